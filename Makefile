@@ -1,0 +1,37 @@
+# `make demo` and `make test` set up what they need in .venv; nothing else is required but Python 3.11 or later.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.installed
+	$(BIN)/understudy demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "understudy needs Python 3.11 or later, this is %d.%d: run make PYTHON=python3.11" % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing understudy into $(VENV) (a minute or two the first time)"
+	$(PIP) --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	@echo "Installing the test tools into $(VENV)"
+	$(PIP) --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,49 @@
+"""Imitation learning by moment matching.
+
+    import understudy as us
+
+    demos = us.load("Pendulum", episodes=5)
+    result = us.imitate(us.bc(), demos, seeds=5)
+    action = result.policy(observation)
+"""
+
+from understudy import _cache as _cache
+from understudy.actor import Actor, load_policy
+from understudy.algorithms import ALGORITHMS, bc
+from understudy.data import Demonstrations, load
+from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
+from understudy.errors import UnderstudyError
+from understudy.evaluate import Evaluation, evaluate
+from understudy.game import Algorithm, Card
+from understudy.imitate import imitate
+from understudy.results import Result, load_run
+from understudy.rollout import rollout
+from understudy.types import Continuous, Discrete, Spec
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ALGORITHMS",
+    "Actor",
+    "Algorithm",
+    "Card",
+    "Continuous",
+    "Demonstrations",
+    "Discrete",
+    "Environment",
+    "Evaluation",
+    "Forest",
+    "HostEnvironment",
+    "Pendulum",
+    "Result",
+    "Spec",
+    "UnderstudyError",
+    "bc",
+    "evaluate",
+    "imitate",
+    "load",
+    "load_policy",
+    "load_run",
+    "make",
+    "rollout",
+]

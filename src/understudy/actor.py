@@ -1,0 +1,159 @@
+"""A trained policy as a person uses it: NumPy in, NumPy out, in the environment's own range; saved as plain arrays."""
+
+import json
+import os
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from understudy import frames, networks, policies
+from understudy.errors import RunError, SpecError
+from understudy.policies import Carry, Mixture, Policy, TimeIndexed, step
+from understudy.storage import write_npz
+from understudy.types import ActionSpace, Continuous, Discrete, Spec
+
+FORMAT = 1
+_CLASSES: dict[str, type[eqx.Module]] = {
+    cls.__name__: cls
+    for cls in (
+        networks.MLP,
+        frames.Frame,
+        policies.Categorical,
+        policies.Deterministic,
+        policies.Framed,
+        policies.Gaussian,
+        policies.Mixture,
+        policies.Tabular,
+        policies.TimeIndexed,
+    )
+}
+
+
+class Actor:
+    """Call it with one observation or a batch; it returns the action or actions the policy would pick without chance.
+
+    `predict` has the signature that Stable-Baselines3's users expect, and remembers, in `state`, what policies that
+    change with time or are mixtures need to remember within an episode.
+    """
+
+    def __init__(self, policy: Policy, spec: Spec, about: dict[str, Any] | None = None):
+        self.policy: Policy = jax.tree.map(np.asarray, policy)
+        self.spec = spec
+        self.about = dict(about or {})
+        """What it is: algorithm, seed, episodes, held-out payoff."""
+        nodes = jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, TimeIndexed | Mixture))
+        self.stationary = not any(isinstance(node, TimeIndexed | Mixture) for node in nodes)
+
+    def __call__(self, obs: Any) -> np.ndarray:
+        """The action for one observation, or one for each of a batch."""
+        if not self.stationary:
+            raise SpecError(
+                "this policy depends on the time step or on a component drawn per episode: "
+                "call predict(obs, state, episode_start) and pass its state on"
+            )
+        return self.predict(obs)[0]
+
+    def predict(
+        self,
+        observation: Any,
+        state: Carry | None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        random: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, Carry | None]:
+        """(actions, next state). `episode_start` marks where an episode begins anew; draws come from `random`."""
+        obs, one = self._observations(observation)
+        source = np.random.default_rng() if random is None else random
+        if state is None:
+            state = self.policy.reset(source, (len(obs),))
+        elif episode_start is not None:
+            fresh = self.policy.reset(source, (len(obs),))
+            begins = np.broadcast_to(np.asarray(episode_start, bool), (len(obs),))
+            state = Carry(*(np.where(begins, new, old) for new, old in zip(fresh, state, strict=True)))  # type: ignore[arg-type]
+        actions = self.policy.mode(state, obs) if deterministic else self.policy.draw(state, obs, source)  # type: ignore[arg-type]
+        actions = np.asarray(actions, np.int64 if isinstance(self.spec.action, Discrete) else np.float32)
+        return (actions[0] if one else actions), (None if self.stationary else step(state))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """One npz: plain arrays, and a JSON text that says how they fit together."""
+        arrays: dict[str, np.ndarray] = {}
+        structure = {
+            "format": FORMAT,
+            "policy": _describe(self.policy, "policy", arrays),
+            "spec": {**asdict(self.spec), "kind": type(self.spec.action).__name__},
+            "about": self.about,
+        }
+        write_npz(Path(path), {**arrays, "structure.json": np.array(json.dumps(structure))})
+
+    def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
+        obs = np.asarray(observation, np.float32)
+        one = obs.shape == self.spec.obs_shape
+        if one:
+            obs = obs[None]
+        if obs.shape[1:] != self.spec.obs_shape:
+            raise SpecError(
+                f"observation has shape {np.shape(observation)}: the policy takes {self.spec.obs_shape}, or a batch of those"
+            )
+        if not np.isfinite(obs).all():
+            raise SpecError(f"observation has {int((~np.isfinite(obs)).sum())} values that are NaN or infinite")
+        return obs, one
+
+    def __repr__(self) -> str:
+        about = ", ".join(f"{key}={value}" for key, value in self.about.items())
+        return f"Actor({about})"
+
+
+def load_policy(path: str | os.PathLike[str]) -> Actor:
+    """A saved policy, or the selected one of a run directory."""
+    path = Path(path)
+    if path.is_dir():
+        from understudy.results import selected
+
+        path = selected(path)
+    if not path.exists():
+        raise RunError(f"no policy at '{path}': give a saved policy's file, or a run's directory")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        structure = json.loads(str(arrays.pop("structure.json")))
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise RunError(f"'{path}' is not a policy saved by understudy ({str(error).splitlines()[0]})") from error
+    if structure["format"] > FORMAT:
+        raise RunError(f"'{path}' was written by a newer version of understudy: upgrade to read it")
+    spec = structure["spec"]
+    action = spec["action"]
+    space: ActionSpace = (
+        Discrete(action["n"])
+        if spec["kind"] == "Discrete"
+        else Continuous(tuple(action["low"]), tuple(action["high"]))
+    )
+    policy = _rebuild(structure["policy"], arrays)
+    return Actor(policy, Spec(tuple(spec["obs_shape"]), space, spec["horizon"]), structure["about"])
+
+
+def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A JSON value for a module: its class and fields; arrays are named by their path and put into `arrays`."""
+    if isinstance(value, eqx.Module):
+        if type(value).__name__ not in _CLASSES:
+            raise RunError(f"a policy of class {type(value).__name__} cannot be saved: only the library's own can")
+        fields = {name: _describe(getattr(value, name), f"{path}.{name}", arrays) for name in vars(value)}
+        return {"class": type(value).__name__, "fields": fields}
+    if isinstance(value, tuple):
+        return {"tuple": [_describe(item, f"{path}.{i}", arrays) for i, item in enumerate(value)]}
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        arrays[path] = np.asarray(value)
+        return {"array": path}
+    return {"value": value}
+
+
+def _rebuild(node: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    if "class" in node:
+        return _CLASSES[node["class"]](**{name: _rebuild(field, arrays) for name, field in node["fields"].items()})
+    if "tuple" in node:
+        return tuple(_rebuild(item, arrays) for item in node["tuple"])
+    return arrays[node["array"]] if "array" in node else node["value"]

@@ -1,0 +1,16 @@
+"""Every algorithm, by name. A new one is a file in the folder of its moments and a line here."""
+
+from understudy.algorithms.off_q.bc import BC
+from understudy.errors import unknown
+from understudy.game import Algorithm
+
+ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.card.name: algorithm for algorithm in (BC,)}
+
+bc = BC
+
+
+def find(name: str) -> type[Algorithm]:
+    """The algorithm called `name`."""
+    if name not in ALGORITHMS:
+        raise unknown("algorithm", name, ALGORITHMS, "`understudy algorithms` lists them.")
+    return ALGORITHMS[name]

@@ -1,0 +1,112 @@
+"""Behavioral cloning: supervised learning of the expert's action from the expert's state.
+
+It matches off-Q moments: the learner is asked for actions on the demonstrations' states and never sees the consequences,
+so an error compounds as O(εT²) (section 4.3). It is not a game: where AdVIL looks for the moment function f that tells
+the two sides apart, behavioral cloning minimises one fixed loss ℓ_BC that bounds every payoff of a bounded f.
+
+    Input: demonstrations D_E, policy class Π
+    1. for each gradient step:
+    2.     draw a minibatch (s, a) ~ D_E
+    3.     π ← π − η ∇_π mean ℓ(π, s, a)
+
+with, in coordinates where states are standardised with D_E and continuous actions lie in [-1, 1],
+
+    squared error      ℓ = ‖π(s) − a‖²              a deterministic policy: the conditional mean
+    log-likelihood     ℓ = −log π(a | s)            a Gaussian policy under tanh
+    cross-entropy      ℓ = −log π(a | s)            a categorical policy, for discrete actions
+
+Reference: Pomerleau, "ALVINN: An Autonomous Land Vehicle in a Neural Network" (1989); Table 7 of the paper for the
+settings it shares (no entropy bonus, no weight decay, 256 × 2 ReLU).
+
+Deviations: the paper takes the `imitation` package's implementation, a log-likelihood loss with batches of 32; here the
+default for continuous actions is the squared error on batches of 256, which is steadier and needs no width to be
+learned. The learning rate falls to zero along a half cosine (`decay=False` keeps it constant).
+"""
+
+from typing import ClassVar, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from understudy.errors import SettingError
+from understudy.frames import Frame
+from understudy.game import Algorithm, Card
+from understudy.networks import Activation
+from understudy.players import Player, gradient
+from understudy.policies import Carry, Categorical, Deterministic, Framed, Gaussian, Policy
+from understudy.types import Dataset, Discrete, Info, RoundData, Spec, Transition
+
+
+class BCState(NamedTuple):
+    policy: Policy
+    frame: Frame
+    optimizer: optax.OptState
+
+
+class BC(Algorithm):
+    """Behavioral cloning: fit the expert's actions on the expert's states."""
+
+    card: ClassVar[Card] = Card(
+        name="bc",
+        title="Behavioral cloning",
+        moments="off-Q",
+        solver="-",
+        actions=("continuous", "discrete"),
+        collects="nothing",
+        reference="Pomerleau 1989",
+    )
+
+    loss: Literal["squared", "likelihood"] = eqx.field(static=True, default="squared")
+    """Continuous actions: squared error, or log-likelihood under a tanh-Gaussian. Discrete: always cross-entropy."""
+    lr: float = 3e-4
+    """Adam's learning rate η."""
+    decay: bool = eqx.field(static=True, default=True)
+    """Let the learning rate fall to zero along a half cosine."""
+    batch_size: int = eqx.field(static=True, default=256)
+    """Steps in a minibatch."""
+    rounds: int = eqx.field(static=True, default=100)
+    """Rounds of training; a round is a line of the metrics."""
+    steps: int = eqx.field(static=True, default=500)
+    """Gradient steps a round."""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    """Hidden layers."""
+    activation: Activation = eqx.field(static=True, default="relu")
+    """The nonlinearity between layers."""
+
+    def __check_init__(self) -> None:
+        if self.loss not in ("squared", "likelihood"):
+            raise SettingError(f"loss is '{self.loss}': choose 'squared' or 'likelihood'")
+
+    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
+        if isinstance(spec.action, Discrete):
+            policy: Policy = Categorical.init(key, spec.obs_size, spec.action.n, self.hidden, self.activation)
+        else:
+            kind = Gaussian if self.loss == "likelihood" else Deterministic
+            policy = kind.init(key, spec.obs_size, spec.action.shape[0], self.hidden, self.activation)
+        return BCState(policy, Frame.fit(spec, demonstrations), self._player().init(policy))
+
+    def update(self, state: BCState, data: RoundData, key: Key[Array, ""]) -> tuple[BCState, Info]:
+        def loss(policy: Policy, k: Key[Array, ""]) -> Float[Array, ""]:
+            batch = state.frame.encode(data.demonstrations.sample(k, (self.batch_size,)))  # line 2
+            return jax.vmap(ell, (None, 0))(policy, batch).mean()
+
+        policy, optimizer, value = self._player().move(key, state.policy, state.optimizer, loss)  # lines 1 and 3
+        return state._replace(policy=policy, optimizer=optimizer), Info({"loss": value})
+
+    def policy(self, state: BCState) -> Policy:
+        return Framed(state.policy, state.frame)
+
+    def _player(self) -> Player:
+        schedule = optax.cosine_decay_schedule(self.lr, self.rounds * self.steps) if self.decay else self.lr
+        return gradient(optax.adam(schedule), self.steps)
+
+
+def ell(policy: Policy, example: Transition) -> Float[Array, ""]:
+    """ℓ_BC at one (s, a), by the kind of policy."""
+    carry = Carry(example.t, jnp.zeros_like(example.t))
+    if isinstance(policy, Deterministic):
+        return jnp.sum(jnp.square(policy.mode(carry, example.obs) - example.act))
+    return -policy.log_prob(carry, example.obs, example.act)

@@ -1,0 +1,116 @@
+"""f: the moment functions that a payoff is maximised over, and the penalties that keep them in their class.
+
+A critic is called with one (t, s, a) and returns a number; f is a cost (see `payoffs`). Discrete actions may be given
+as an index or as a vector of probabilities, which is what a gradient can pass through.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from understudy.networks import MLP, Activation
+from understudy.types import Discrete, Pair, Samples, Spec
+
+Features = Callable[[Array, Array], Float[Array, " k"]]
+"""φ(s, a): the moments a person wants matched."""
+
+
+def state_action(obs: Array, act: Array) -> Float[Array, " k"]:
+    """The default features: the state and the action themselves."""
+    return jnp.concatenate([obs, act])
+
+
+class Critic(eqx.Module):
+    """Abstract: a cost f_t(s, a). Every subclass is final."""
+
+    @abstractmethod
+    def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]: ...
+
+
+class MLPCritic(Critic):
+    """f(s, a) = net(φ(s, a))."""
+
+    net: MLP
+    features: Features = eqx.field(static=True)
+    actions: int | None = eqx.field(static=True)
+
+    @classmethod
+    def init(
+        cls,
+        key: Key[Array, ""],
+        spec: Spec,
+        hidden: tuple[int, ...] = (256, 256),
+        activation: Activation = "relu",
+        features: Features = state_action,
+    ) -> "MLPCritic":
+        actions = _actions(spec)
+        return cls(MLP.init(key, _width(spec, features), hidden, 1, activation), features, actions)
+
+    def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
+        return self.net(self.features(obs, as_vector(act, self.actions)))[0]
+
+
+class LinearCritic(Critic):
+    """f(s, a) = w · φ(s, a): the span of given moments."""
+
+    weights: Float[Array, " k"]
+    features: Features = eqx.field(static=True)
+    actions: int | None = eqx.field(static=True)
+
+    @classmethod
+    def init(cls, spec: Spec, features: Features = state_action) -> "LinearCritic":
+        return cls(jnp.zeros(_width(spec, features)), features, _actions(spec))
+
+    def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
+        return self.weights @ self.features(obs, as_vector(act, self.actions))
+
+
+class TableCritic(Critic):
+    """f_t(s, a) = table[t, s, a] on a finite MDP."""
+
+    table: Float[Array, "t s a"]
+
+    def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
+        return self.table[t, obs, act]
+
+
+def as_vector(act: Array, actions: int | None) -> Float[Array, " a"]:
+    """A discrete action's index as a one-hot vector; a continuous action or a vector of probabilities as it is."""
+    if actions is not None and jnp.issubdtype(act.dtype, jnp.integer):
+        return jax.nn.one_hot(act, actions)
+    return act
+
+
+def gradient_penalty(
+    critic: Critic, t: Int[Array, ""], obs: Float[Array, " obs"], act: Float[Array, " act"], target: float | Array
+) -> Float[Array, ""]:
+    """(‖∇_{s,a} f(s, a)‖ − target)², at one (s, a) (Gulrajani et al., 2017)."""
+    by_obs, by_act = jax.grad(lambda s, a: critic(t, s, a), argnums=(0, 1))(obs, act)
+    squared = jnp.sum(jnp.square(by_obs)) + jnp.sum(jnp.square(by_act))
+    # The square root has no derivative at zero, where a dead network sits.
+    return jnp.square(jnp.sqrt(squared + 1e-12) - target)
+
+
+def interpolate(key: Key[Array, ""], pair: Pair) -> Samples:
+    """Points drawn uniformly between each learner sample and its expert sample, where a gradient penalty is taken."""
+    mix = jax.random.uniform(key, pair.learner.weight.shape)[:, None]
+    between = jax.tree.map(
+        lambda learner, expert: mix * learner + (1 - mix) * expert,
+        (pair.learner.obs, pair.learner.act),
+        (pair.expert.obs, pair.expert.act),
+    )
+    return pair.learner._replace(obs=between[0], act=between[1])
+
+
+def _actions(spec: Spec) -> int | None:
+    return spec.action.n if isinstance(spec.action, Discrete) else None
+
+
+def _width(spec: Spec, features: Features) -> int:
+    size = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
+    shaped = jax.eval_shape(features, jnp.zeros(spec.obs_shape), jnp.zeros(size))
+    return int(shaped.shape[0])

@@ -1,0 +1,115 @@
+"""Demonstrations on disk: npz files of plain arrays, read without pickle, and the ones bundled with the package.
+
+    observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
+    next_observations (N, obs)    terminals (N,)    rewards (N,)                               optional
+    action_low, action_high (act,) or action_count ()    horizon ()    env    ends             optional
+    mean_return, std_return ()    the expert's return, where rewards are not given             optional
+"""
+
+import os
+import zipfile
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.data.demonstrations import Demonstrations
+from understudy.errors import DemonstrationError, unknown
+from understudy.storage import write_npz
+from understudy.types import ActionSpace, Continuous, Discrete
+
+REQUIRED = ("observations", "actions", "lengths")
+
+
+def bundled() -> dict[str, Path]:
+    """The demonstrations in the package: name → file."""
+    folder = Path(str(resources.files("understudy.data") / "bundled"))
+    return {path.stem: path for path in sorted(folder.glob("*.npz"))}
+
+
+def load(name_or_path: str | os.PathLike[str], episodes: int | None = None) -> Demonstrations:
+    """Demonstrations by the name of a bundled task, or from an npz file; all episodes, or the first few."""
+    name = os.fspath(name_or_path)
+    known = bundled()
+    if name in known:
+        path = known[name]
+    elif Path(name).exists():
+        path = Path(name)
+    elif name.endswith(".npz") or os.sep in name:
+        raise DemonstrationError(f"no file '{name}': check the path, or name a bundled task ({', '.join(known)})")
+    else:
+        raise unknown("demonstrations", name, known, "Or give the path of an npz file.")
+    demonstrations = _read(path)
+    return demonstrations if episodes is None else demonstrations.first(episodes)
+
+
+def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
+    """Write an npz of plain arrays, whole or not at all."""
+    d = demonstrations
+    arrays: dict[str, Any] = {
+        "observations": d.observations,
+        "actions": d.actions,
+        "lengths": d.lengths,
+        "horizon": d.horizon,
+        "ends": d.ends,
+    }
+    for key in ("next_observations", "terminals", "rewards", "env"):
+        if getattr(d, key) is not None:
+            arrays[key] = getattr(d, key)
+    if isinstance(d.action_space, Discrete):
+        arrays["action_count"] = d.action_space.n
+    elif not d.bounds_from_data:
+        arrays["action_low"], arrays["action_high"] = d.action_space.low, d.action_space.high
+    if d.recorded_return is not None:
+        arrays["mean_return"], arrays["std_return"] = d.recorded_return
+    write_npz(Path(path), arrays)
+
+
+def _read(path: Path) -> Demonstrations:
+    arrays = _arrays(path)
+    missing = [key for key in REQUIRED if key not in arrays]
+    if missing:
+        has = ", ".join(sorted(arrays)) or "nothing"
+        raise DemonstrationError(f"{path}: missing {', '.join(missing)} (it has {has}): see docs/demonstrations.md")
+    space: ActionSpace | None = None
+    if "action_count" in arrays:
+        space = Discrete(int(arrays["action_count"]))
+    elif "action_low" in arrays and "action_high" in arrays:
+        space = Continuous(tuple(map(float, arrays["action_low"])), tuple(map(float, arrays["action_high"])))
+    stated = "mean_return" in arrays and "std_return" in arrays
+    return Demonstrations.from_arrays(
+        arrays["observations"],
+        arrays["actions"],
+        arrays["lengths"],
+        next_observations=arrays.get("next_observations"),
+        terminals=arrays.get("terminals"),
+        rewards=arrays.get("rewards"),
+        action_space=space,
+        horizon=int(arrays["horizon"]) if "horizon" in arrays else None,
+        env=str(arrays["env"]) if "env" in arrays else None,
+        ends=str(arrays["ends"]) if "ends" in arrays else "time_limit",  # type: ignore[arg-type]
+        recorded_return=(float(arrays["mean_return"]), float(arrays["std_return"])) if stated else None,
+        source=str(path),
+    )
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """Every array of the file, refusing anything that would have to be unpickled."""
+    try:
+        file = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise DemonstrationError(f"{path}: not an npz file of arrays ({str(error).splitlines()[0]})") from error
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise DemonstrationError(f"{path}: a single array, not an npz file: save with np.savez(path, observations=...)")
+    arrays = {}
+    with file:
+        for key in file.files:
+            try:
+                arrays[key] = file[key]
+            except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+                raise DemonstrationError(
+                    f"{path}: '{key}' cannot be read as a plain array (a pickled object, or a damaged file): "
+                    "save numbers, with equal-length rows, and lengths for the episodes"
+                ) from error
+    return arrays

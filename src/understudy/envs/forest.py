@@ -1,0 +1,131 @@
+"""A drone flies through a forest: the paper's example of a task where matching the mean action must fail (figure 4).
+
+A field of 100 × 100 m holds 100 trees on a jittered 10 × 10 grid. The drone starts at (50, 0) heading straight up the
+field and picks a heading in [0, π] each step, then moves 5 m along it. A perception flag is on when the middle or the
+end of the next step along the *current* heading lies inside a tree. Touching a tree, at either of the two points, ends
+the episode; so does leaving the field. The score is how far up the field the drone got, at most 100, or 0 if it left
+sideways.
+
+The expert keeps its heading while the flag is off and otherwise turns to a random clear heading at least π/4 away: to
+the left or to the right, either is fine. The average of the two is straight into the tree.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from understudy.envs.base import Environment, Timestep
+from understudy.networks import Source, categorical, namespace
+from understudy.policies import Carry, Policy, start
+from understudy.types import Continuous, Spec
+
+SIZE, STRIDE = 100.0, 5.0
+HORIZON = 50
+
+
+class ForestState(NamedTuple):
+    x: Float[Array, ""]
+    y: Float[Array, ""]
+    heading: Float[Array, ""]
+
+
+class Forest(Environment):
+    """Observation (flag, x, y, heading), one action: the next heading in [0, π]. `Forest.plant(key)` grows another."""
+
+    trees: Float[Array, "trees 3"]
+    """x, y and radius of each."""
+    name: ClassVar[str] = "Forest"
+    about: ClassVar[str] = "fly a drone through a forest; the expert dodges left or right at random (the paper's figure 4)"
+
+    def __init__(self, trees: Float[Array, "trees 3"] | None = None):
+        self.trees = plant(jax.random.key(0)) if trees is None else trees
+
+    @classmethod
+    def plant(cls, key: Key[Array, ""]) -> "Forest":
+        """A forest of its own."""
+        return cls(plant(key))
+
+    @property
+    def spec(self) -> Spec:
+        return Spec((4,), Continuous((0.0,), (float(np.float32(np.pi)),)), HORIZON)
+
+    def reset(self, key: Key[Array, ""]) -> tuple[ForestState, Float[Array, " obs"]]:
+        state = ForestState(jnp.array(SIZE / 2), jnp.array(0.0), jnp.array(jnp.pi / 2))
+        return state, self._observe(state)
+
+    def step(self, state: ForestState, act: Array, key: Key[Array, ""]) -> Timestep:
+        heading = jnp.clip(act[0], 0.0, jnp.pi)
+        crash = blocked(self.trees, state.x, state.y, heading)
+        new = ForestState(state.x + STRIDE * jnp.cos(heading), state.y + STRIDE * jnp.sin(heading), heading)
+        sideways = (new.x < 0) | (new.x > SIZE)
+        score = jnp.where(sideways, 0.0, jnp.minimum(new.y, SIZE))
+        # The rewards of an episode add up to its score.
+        return Timestep(new, self._observe(new), score - state.y, crash | sideways | (new.y >= SIZE))
+
+    def expert(self) -> Policy:
+        return Dodge(self.trees)
+
+    def _observe(self, state: ForestState) -> Float[Array, " obs"]:
+        flag = blocked(self.trees, state.x, state.y, state.heading)
+        return jnp.stack([flag.astype(jnp.float32), state.x, state.y, state.heading])
+
+
+def plant(key: Key[Array, ""]) -> Float[Array, "trees 3"]:
+    """100 trees, 10 m apart in rows that begin at y = 5, each moved by 0 to 5 m in x and y, of radius 2 to 3 m."""
+    place, girth = jax.random.split(key)
+    column, row = jnp.meshgrid(jnp.arange(10) * 10.0, jnp.arange(10) * 10.0 + 5.0)
+    centers = jnp.stack([column.ravel(), row.ravel()], axis=1) + jax.random.uniform(place, (100, 2), maxval=5.0)
+    return jnp.concatenate([centers, jax.random.uniform(girth, (100, 1), minval=2.0, maxval=3.0)], axis=1)
+
+
+def blocked(trees: Array, x: Array, y: Array, heading: Array) -> Bool[Array, "..."]:
+    """Whether the middle or the end of a step from (x, y) along `heading` lies inside a tree."""
+    xp = namespace(x, heading)
+    hit = False
+    for reach in (STRIDE / 2, STRIDE):
+        dx = (x + reach * xp.cos(heading))[..., None] - trees[:, 0]
+        dy = (y + reach * xp.sin(heading))[..., None] - trees[:, 1]
+        hit = hit | (dx**2 + dy**2 < trees[:, 2] ** 2).any(-1)
+    return hit  # type: ignore[return-value]
+
+
+class Dodge(Policy):
+    """Keep the heading while the flag is off, else turn to a random clear heading at least π/4 away."""
+
+    trees: Float[Array, "trees 3"]
+    choices: int = eqx.field(static=True, default=181)
+    """Headings considered: one a degree."""
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def logits(self, obs: Array) -> Float[Array, "... choices"]:
+        """0 for headings the expert may turn to, −∞ for the rest; where none is clear, any turn of π/4 will do."""
+        xp = namespace(obs)
+        headings = xp.linspace(0.0, np.pi, self.choices, dtype=obs.dtype)
+        x, y, heading = (obs[..., i, None] for i in (1, 2, 3))
+        away = xp.abs(headings - heading) >= np.pi / 4
+        clear = away & ~blocked(self.trees, x, y, headings)
+        return xp.where(xp.where(clear.any(-1, keepdims=True), clear, away), 0.0, -xp.inf)  # type: ignore[no-any-return]
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self._turn(obs, namespace(obs).argmax(self.logits(obs), axis=-1))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return self._turn(obs, categorical(source, self.logits(obs)))
+
+    def _turn(self, obs: Array, choice: Array) -> Array:
+        xp = namespace(obs)
+        heading = choice * np.float32(np.pi / (self.choices - 1))
+        return xp.where(obs[..., 0] > 0.5, heading, obs[..., 3])[..., None].astype(obs.dtype)  # type: ignore[no-any-return]
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        raise TypeError("a scripted expert has no density")
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        weights = jax.nn.softmax(self.logits(obs))
+        return jax.vmap(lambda choice: self._turn(obs, choice))(jnp.arange(self.choices)), weights

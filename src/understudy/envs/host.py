@@ -1,0 +1,145 @@
+"""The bridge to Gymnasium: any environment with a flat Box of observations and Box or Discrete actions.
+
+Vector environments reset within the step that ends an episode (`AutoresetMode.SAME_STEP`), so the observation they
+return then belongs to the next episode; the true next observation is in `info["final_obs"]`. `step` puts it back where
+it belongs, and keeps termination and truncation apart.
+"""
+
+import ctypes
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from understudy.errors import ExtraError, SpecError, unknown
+from understudy.types import ActionSpace, Continuous, Discrete, Spec
+
+EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujoco"}
+
+
+class HostStep(NamedTuple):
+    """What a batch of environments did in one step; `obs` is where the next step starts, `next_obs` where this one ended."""
+
+    obs: np.ndarray
+    next_obs: np.ndarray
+    reward: np.ndarray
+    terminal: np.ndarray
+    truncated: np.ndarray
+
+
+class HostEnvironment:
+    """A Gymnasium environment by name or by a function that makes it; `vector(n)` runs n copies of it."""
+
+    def __init__(self, env: str | Callable[[], gymnasium.Env[Any, Any]], known: tuple[str, ...] = ()):
+        self.name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
+        self._make = _maker(env, known) if isinstance(env, str) else env
+        with quiet():
+            one = self._make()
+            try:
+                self.spec = _spec(self.name, one)
+            finally:
+                one.close()
+
+    def vector(self, count: int) -> "HostVector":
+        return HostVector(self._make, count, self.spec)
+
+    def __repr__(self) -> str:
+        return f"HostEnvironment({self.name!r})"
+
+
+class HostVector:
+    """Copies of an environment that step together."""
+
+    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], count: int, spec: Spec):
+        self.spec = spec
+        with quiet():
+            self._env = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        """Start an episode in each copy, each from its own seed."""
+        with quiet():
+            obs, _ = self._env.reset(seed=seeds)
+        return _flat(obs)
+
+    def step(self, actions: np.ndarray) -> HostStep:
+        space = self._env.action_space
+        obs, reward, terminal, truncated, info = self._env.step(actions.astype(space.dtype).reshape(space.shape))
+        next_obs = _flat(obs).copy()
+        for index in np.flatnonzero(terminal | truncated):
+            next_obs[index] = np.asarray(info["final_obs"][index], np.float32).reshape(-1)
+        # An environment that reports both has reached an absorbing state as its time ran out: terminal wins.
+        return HostStep(_flat(obs), next_obs, np.asarray(reward, np.float32), terminal, truncated & ~terminal)
+
+    def close(self) -> None:
+        with quiet():
+            self._env.close()
+
+
+def _flat(obs: np.ndarray) -> np.ndarray:
+    return np.asarray(obs, np.float32).reshape(len(obs), -1)
+
+
+def _spec(name: str, env: gymnasium.Env[Any, Any]) -> Spec:
+    seen, acted = env.observation_space, env.action_space
+    if not isinstance(seen, gymnasium.spaces.Box) or len(seen.shape) != 1:
+        raise SpecError(f"{name} observes {seen}: a flat Box is needed; gymnasium.wrappers.FlattenObservation makes one")
+    action: ActionSpace
+    if isinstance(acted, gymnasium.spaces.Discrete) and acted.start == 0:
+        action = Discrete(int(acted.n))
+    elif isinstance(acted, gymnasium.spaces.Box) and len(acted.shape) == 1 and acted.is_bounded():
+        action = Continuous(tuple(map(float, acted.low)), tuple(map(float, acted.high)))
+    else:
+        raise SpecError(f"{name} acts in {acted}: a flat Box with finite bounds or Discrete from 0 is needed")
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    return Spec(seen.shape, action, int(limit or 1000))
+
+
+def _maker(name: str, known: tuple[str, ...]) -> Callable[[], gymnasium.Env[Any, Any]]:
+    if "Bullet" in name:
+        try:
+            with quiet():
+                import pybullet_envs_gymnasium  # noqa: F401
+        except ImportError as error:
+            raise ExtraError(f"{name} needs PyBullet: pip install 'understudy[bullet]' (Python 3.11)") from error
+    if name not in gymnasium.registry and ":" not in name:
+        raise unknown("environment", name, [*known, *gymnasium.registry], "`understudy envs` lists them.")
+
+    def make() -> gymnasium.Env[Any, Any]:
+        try:
+            return gymnasium.make(name)
+        except gymnasium.error.DependencyNotInstalled as error:
+            extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
+            way_out = f"pip install 'understudy[{extra}]'" if extra else str(error).splitlines()[0]
+            raise ExtraError(f"{name} needs a package that is not installed: {way_out}") from error
+        except gymnasium.error.DeprecatedEnv as error:
+            raise unknown("environment", name, [*known, *gymnasium.registry], str(error).splitlines()[0]) from error
+
+    return make
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing that a simulator prints while it is made, reset or closed, from Python or from C, or warns about, reaches
+    the user; errors still raise.
+    """
+    c_library = ctypes.CDLL(None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sys.stdout.flush()
+        c_library.fflush(None)
+        saved, sink = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            c_library.fflush(None)  # C keeps its own buffer, which would otherwise surface at exit
+            os.dup2(saved, 1)
+            os.close(saved)
+            os.close(sink)

@@ -1,0 +1,52 @@
+"""Every error a user can cause, by name. A message says what is wrong, its value, and the way out, in one line."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UnderstudyError(Exception):
+    """The base of all named errors; the command line prints its message as one line and exits with status 2."""
+
+
+class DemonstrationError(UnderstudyError, ValueError):
+    """Demonstrations that cannot be read, do not add up, or do not fit their task."""
+
+
+class SpecError(UnderstudyError, ValueError):
+    """An environment, observation or action whose shape or kind does not fit."""
+
+
+class SettingError(UnderstudyError, ValueError):
+    """A hyperparameter or argument outside its range."""
+
+
+class NeedsError(UnderstudyError, ValueError):
+    """An algorithm was not given what its moments need: an environment, an expert."""
+
+
+class UnknownNameError(UnderstudyError, KeyError):
+    """A name that stands for nothing here; the message suggests the nearest one that does."""
+
+    def __str__(self) -> str:  # KeyError would show the repr
+        return str(self.args[0])
+
+
+class RunError(UnderstudyError):
+    """A run directory or policy file that is missing, incomplete, or already taken."""
+
+
+class ExtraError(UnderstudyError, ImportError):
+    """An optional dependency is not installed; the message names the command that installs it."""
+
+
+class DivergedError(UnderstudyError, ArithmeticError):
+    """Every run of a batch produced NaN or infinity."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
+    """The error for an unknown `kind` called `name`, suggesting the nearest of `known`."""
+    known = sorted(known)
+    lowered = {option.lower(): option for option in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    way_out = f"did you mean '{lowered[close[0]]}'?" if close else f"known: {', '.join(known)}."
+    return UnknownNameError(f"unknown {kind} '{name}': {way_out}{' ' + hint if hint else ''}")

@@ -1,0 +1,129 @@
+"""What an algorithm is, where it sits in the paper's taxonomy, and the two idealised loops of section 5.
+
+An algorithm is an immutable record of its hyperparameters with three pure functions. Its numbers are leaves of a
+pytree, so changing a learning rate compiles nothing anew and a sweep over one is a vmap axis; what changes shapes is a
+static field. The same fields make its command line and its entry in the documentation.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, Key
+
+from understudy.players import Player, Strategy
+from understudy.policies import Policy
+from understudy.types import Dataset, Info, RoundData, Spec, State
+
+Moments = Literal["reward", "off-Q", "on-Q"]
+Need = Literal["demonstrations", "environment", "expert"]
+NEEDS: dict[Moments, tuple[Need, ...]] = {
+    "off-Q": ("demonstrations",),
+    "reward": ("demonstrations", "environment"),
+    "on-Q": ("demonstrations", "environment", "expert"),
+}
+BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """An algorithm's row in the taxonomy."""
+
+    name: str
+    title: str
+    moments: Moments
+    solver: Literal["primal", "dual", "-"]
+    """Which player runs no-regret; '-' for a fixed loss, where nothing is adversarial."""
+    actions: tuple[Literal["continuous", "discrete"], ...]
+    collects: str
+    """What a round collects."""
+    reference: str
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return NEEDS[self.moments]
+
+    @property
+    def bound(self) -> str:
+        return BOUNDS[self.moments]
+
+
+class Algorithm(eqx.Module):
+    """Abstract: three pure functions over an immutable record of hyperparameters. Every subclass is final.
+
+    init(key, spec, demonstrations)   the state before the first round
+    update(state, data, key)          one round: its gradient steps are a scan inside
+    policy(state)                     the policy as it would be handed over now, in the environment's coordinates
+    """
+
+    card: ClassVar[Card]
+    rounds: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> State: ...
+
+    @abstractmethod
+    def update(self, state: State, data: RoundData, key: Key[Array, ""]) -> tuple[State, Info]: ...
+
+    @abstractmethod
+    def policy(self, state: State) -> Policy: ...
+
+
+class Play(NamedTuple):
+    """The iterates of a game, stacked by round, and the payoff U(π^t, f^t) of each."""
+
+    policies: Strategy
+    moments: Strategy
+    payoffs: Float[Array, " n"]
+
+
+Payoff = Callable[[Strategy, Strategy, Key[Array, ""]], Float[Array, ""]]
+
+
+def primal(
+    payoff: Payoff,
+    policy: Strategy,
+    policy_player: Player,
+    moment: Strategy,
+    moment_player: Player,
+    rounds: int,
+    key: Key[Array, ""],
+) -> Play:
+    """The policy runs no-regret, the moment function best-responds (section 5.2).
+
+    1. f^t ← best response to π^t          2. record U(π^t, f^t)          3. π^{t+1} ← no-regret move on U(·, f^t)
+    """
+
+    def round_(carry: tuple[Strategy, ...], k: Array) -> tuple[tuple[Strategy, ...], tuple[Strategy, Strategy, Array]]:
+        policy, policy_memory, moment, moment_memory = carry
+        f_key, value_key, pi_key = jax.random.split(k, 3)
+        played = policy
+        moment, moment_memory, _ = moment_player.move(
+            f_key, moment, moment_memory, lambda f, key: -payoff(played, f, key)
+        )
+        value = payoff(played, moment, value_key)
+        policy, policy_memory, _ = policy_player.move(
+            pi_key, policy, policy_memory, lambda pi, key: payoff(pi, moment, key)
+        )
+        return (policy, policy_memory, moment, moment_memory), (played, moment, value)
+
+    start = (policy, policy_player.init(policy), moment, moment_player.init(moment))
+    _, iterates = jax.lax.scan(round_, start, jax.random.split(key, rounds))
+    return Play(*iterates)
+
+
+def dual(
+    payoff: Payoff,
+    policy: Strategy,
+    policy_player: Player,
+    moment: Strategy,
+    moment_player: Player,
+    rounds: int,
+    key: Key[Array, ""],
+) -> Play:
+    """The moment function runs no-regret, the policy best-responds (section 5.2): `primal` with the sides exchanged."""
+    play = primal(lambda f, pi, k: -payoff(pi, f, k), moment, moment_player, policy, policy_player, rounds, key)
+    return Play(policies=play.moments, moments=play.policies, payoffs=-play.payoffs)

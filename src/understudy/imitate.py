@@ -1,0 +1,117 @@
+"""The front door: an algorithm and demonstrations in, policies out."""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import jax
+import numpy as np
+
+from understudy import run
+from understudy.actor import Actor
+from understudy.data import Demonstrations, load
+from understudy.envs import make
+from understudy.errors import NeedsError, SettingError
+from understudy.evaluate import Sample
+from understudy.game import Algorithm
+from understudy.results import Result, Run, hyperparameters, provenance
+from understudy.selection import held_out, held_out_payoff
+from understudy.types import Discrete
+
+NEED_WORDS = {"environment": "an environment: pass env=", "expert": "a queryable expert: pass expert="}
+
+
+def imitate(
+    algorithm: Algorithm,
+    demonstrations: Demonstrations | str | os.PathLike[str],
+    env: Any = None,
+    expert: Any = None,
+    seeds: int | Sequence[int] = 1,
+    episodes: int | Sequence[int] | None = None,
+    holdout: float = 0.1,
+    progress: run.Progress | None = None,
+) -> Result:
+    """Learn policies from demonstrations.
+
+    `seeds=5` trains five policies in one compiled program, a list names the seeds. `episodes` uses the first few
+    episodes; a list of counts trains every seed on each, still in one program. `holdout` is the fraction of steps kept
+    aside for selecting among the policies. `env`, where an algorithm does not need it, tells bounds and horizon and is
+    checked against the demonstrations.
+    """
+    if not isinstance(algorithm, Algorithm):
+        raise SettingError(f"algorithm is {algorithm!r}: give a value such as understudy.bc()")
+    card = algorithm.card
+    given = {"demonstrations": True, "environment": env is not None, "expert": expert is not None}
+    for need in card.needs:
+        if not given[need]:
+            raise NeedsError(f"{card.title} matches {card.moments} moments, which needs {NEED_WORDS[need]}")
+    if not isinstance(demonstrations, Demonstrations):
+        demonstrations = load(demonstrations)
+    if env is not None:
+        environment = make(env)
+        demonstrations = demonstrations.for_task(environment.spec, environment.name)
+    kind = "discrete" if isinstance(demonstrations.action_space, Discrete) else "continuous"
+    if kind not in card.actions:
+        raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
+    seed_list = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, int) else seeds, least=0)
+    counts = [demonstrations.episodes] if episodes is None else [episodes] if isinstance(episodes, int) else episodes
+    count_list = _whole_numbers("episodes", counts, least=1)
+    pairs = [(count, seed) for count in count_list for seed in seed_list]
+
+    training, held = demonstrations.split([count for count, _ in pairs], holdout)
+    keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
+    began = time.perf_counter()
+    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress)
+    seconds = time.perf_counter() - began
+
+    states = jax.device_get(trained.states)
+    criteria = {
+        count: held_out(demonstrations.spec, training, held, index * len(seed_list))
+        for index, count in enumerate(count_list)
+    }
+    runs, actors = [], []
+    for index, (count, seed) in enumerate(pairs):
+        policy = algorithm.policy(jax.tree.map(lambda x, i=index: x[i], states))
+        about = {"algorithm": card.name, "seed": seed, "episodes": count, "env": demonstrations.env}
+        actor = Actor(policy, demonstrations.spec, about)
+        runs.append(Run(seed, count, trained.statuses[index], held_out_payoff(actor, criteria[count])))
+        actors.append(actor)
+    config = {
+        "algorithm": {"name": card.name, "hyperparameters": hyperparameters(algorithm), "card": asdict(card)},
+        "seeds": seed_list,
+        "episodes": count_list,
+        "holdout": holdout,
+        "demonstrations": {
+            "env": demonstrations.env,
+            "episodes": demonstrations.episodes,
+            "steps": demonstrations.steps,
+            "spec": asdict(demonstrations.spec),
+            "expert_return": _expert_return(demonstrations),
+        },
+        "seconds": round(seconds, 3),
+        **provenance(),
+    }
+    return Result(config, runs, actors, trained.metrics, trained.interrupted)
+
+
+def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
+    numbers = list(values)
+    for value in numbers:
+        if not isinstance(value, int | np.integer) or value < least:
+            raise SettingError(f"{name} has the value {value!r}: whole numbers of at least {least} are needed")
+    if not numbers:
+        raise SettingError(f"{name} is empty: at least one is needed")
+    if len(set(numbers)) < len(numbers):
+        raise SettingError(f"{name} is {numbers}: each value can be given once")
+    return [int(value) for value in numbers]
+
+
+def _expert_return(demonstrations: Demonstrations) -> dict[str, Any] | None:
+    if demonstrations.returns is not None:
+        return Sample.of(demonstrations.returns)._asdict()
+    if demonstrations.recorded_return is not None:
+        mean, std = demonstrations.recorded_return
+        return Sample(mean, std, demonstrations.episodes)._asdict()
+    return None

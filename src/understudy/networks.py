@@ -1,0 +1,80 @@
+"""A multilayer perceptron whose one forward pass runs on JAX and on NumPy, and the sources of randomness of both.
+
+Acting in a simulator that is not written in JAX must not cross to an accelerator once a step, so a policy has to run
+on NumPy too. The same lines serve both: arrays decide. There is no function among the leaves, so that a network can be
+carried through `lax.scan` and written to a file.
+"""
+
+from types import ModuleType
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+Activation = Literal["relu", "tanh", "identity"]
+Source = Key[Array, ""] | np.random.Generator
+"""Where random numbers come from: a key for JAX arrays, a generator for NumPy ones."""
+
+
+def namespace(*arrays: Any) -> ModuleType:
+    """`numpy` if all are NumPy arrays or numbers, else `jax.numpy`."""
+    return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
+
+
+def normal(source: Source, like: Array) -> Array:
+    """Standard normal numbers of the shape and type of `like`."""
+    if isinstance(source, np.random.Generator):
+        return source.standard_normal(like.shape).astype(like.dtype)  # type: ignore[return-value]
+    return jax.random.normal(source, like.shape, like.dtype)
+
+
+def categorical(source: Source, logits: Array) -> Array:
+    """One index for each row of `logits`, drawn with probability softmax(logits)."""
+    if isinstance(source, np.random.Generator):
+        return np.argmax(logits + source.gumbel(size=logits.shape), axis=-1)  # type: ignore[return-value]
+    return jax.random.categorical(source, logits)
+
+
+class MLP(eqx.Module):
+    """x ↦ W_k σ(... σ(W_1 x + b_1) ...) + b_k, for one input or a batch of them."""
+
+    weights: tuple[Float[Array, "i o"], ...]
+    biases: tuple[Float[Array, " o"], ...]
+    activation: Activation = eqx.field(static=True)
+
+    @classmethod
+    def init(
+        cls, key: Key[Array, ""], inputs: int, hidden: tuple[int, ...], outputs: int, activation: Activation = "relu"
+    ) -> "MLP":
+        """Orthogonal weights (gain √2 under ReLU, 1 at the output) and zero biases."""
+        sizes = (inputs, *hidden, outputs)
+        gains = [2**0.5 if activation == "relu" else 1.0] * len(hidden) + [1.0]
+        keys = jax.random.split(key, len(gains))
+        weights = tuple(
+            jax.nn.initializers.orthogonal(gain)(k, (i, o))
+            for k, gain, i, o in zip(keys, gains, sizes[:-1], sizes[1:], strict=True)
+        )
+        return cls(weights, tuple(jnp.zeros(o) for o in sizes[1:]), activation)
+
+    def __call__(self, x: Float[Array, "... i"]) -> Float[Array, "... o"]:
+        xp = namespace(x)
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = x @ weight + bias
+            if layer < len(self.weights) - 1:
+                if self.activation == "relu":
+                    x = xp.maximum(x, 0)
+                elif self.activation == "tanh":
+                    x = xp.tanh(x)
+        return x
+
+
+def orthogonal_penalty(network: MLP) -> Float[Array, ""]:
+    """Σ over layers of ‖WᵀW off its diagonal‖²: zero when each layer's columns are orthogonal (Brock et al., 2018)."""
+    total = jnp.zeros(())
+    for weight in network.weights:
+        gram = weight.T @ weight
+        total += jnp.sum(jnp.square(gram)) - jnp.sum(jnp.square(jnp.diagonal(gram)))
+    return total

@@ -1,0 +1,282 @@
+"""π: what turns an observation into an action. Each is written for one observation and runs on JAX and on NumPy alike.
+
+A policy's `carry` is what it remembers within an episode: the time step, for policies that change with it, and the
+component, for mixtures, drawn once per episode. Policies speak in the coordinates they were trained in; `Framed` lets
+one speak in the environment's own.
+
+    reset(source)               the carry at the start of an episode
+    mode(carry, obs)            the action it would pick without chance
+    draw(carry, obs, source)    a ~ π(s)
+    log_prob(carry, obs, act)   log π(a | s)
+    support(carry, obs, source) actions and weights whose weighted sum of any f is E_{a ~ π(s)} f(s, a): exact where the
+                                policy can be enumerated, one draw where it cannot
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from understudy.frames import Frame
+from understudy.networks import MLP, Activation, Source, categorical, namespace, normal
+
+
+class Carry(NamedTuple):
+    """What a policy remembers within an episode."""
+
+    t: Int[Array, "..."]
+    component: Int[Array, "..."]
+
+
+class Policy(eqx.Module):
+    """Abstract: see the module's table of methods. Every subclass is final."""
+
+    @abstractmethod
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry: ...
+
+    @abstractmethod
+    def mode(self, carry: Carry, obs: Array) -> Array: ...
+
+    @abstractmethod
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array: ...
+
+    @abstractmethod
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]: ...
+
+    @abstractmethod
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]: ...
+
+
+def start(shape: tuple[int, ...] = ()) -> Carry:
+    """The carry of a policy that draws nothing at the start of an episode."""
+    return Carry(np.zeros(shape, np.int32), np.zeros(shape, np.int32))  # type: ignore[arg-type]
+
+
+def step(carry: Carry) -> Carry:
+    """The carry one time step later."""
+    return carry._replace(t=carry.t + 1)
+
+
+class Deterministic(Policy):
+    """a = net(s): the conditional mean."""
+
+    net: MLP
+
+    @classmethod
+    def init(
+        cls, key: Key[Array, ""], obs: int, act: int, hidden: tuple[int, ...], activation: Activation = "relu"
+    ) -> "Deterministic":
+        return cls(MLP.init(key, obs, hidden, act, activation))
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self.net(obs)
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return self.mode(carry, obs)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        raise TypeError("a deterministic policy has no density: use a Gaussian policy for likelihoods")
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return self.mode(carry, obs)[None], jnp.ones(1)
+
+
+class Gaussian(Policy):
+    """a = tanh(μ(s) + σ(s) ξ), ξ ~ N(0, I): actions inside (-1, 1), the width of each learned from the state."""
+
+    net: MLP
+    log_std_min: float = eqx.field(static=True, default=-5.0)
+    log_std_max: float = eqx.field(static=True, default=2.0)
+
+    @classmethod
+    def init(
+        cls, key: Key[Array, ""], obs: int, act: int, hidden: tuple[int, ...], activation: Activation = "relu"
+    ) -> "Gaussian":
+        return cls(MLP.init(key, obs, hidden, 2 * act, activation))
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def parameters(self, obs: Array) -> tuple[Array, Array]:
+        """μ(s) and log σ(s), before the tanh; log σ is squashed smoothly into its range."""
+        xp = namespace(obs)
+        mean, raw = xp.split(self.net(obs), 2, axis=-1)
+        log_std = self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (xp.tanh(raw) + 1)
+        return mean, log_std
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return namespace(obs).tanh(self.parameters(obs)[0])  # type: ignore[no-any-return]
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        xp = namespace(obs)
+        mean, log_std = self.parameters(obs)
+        return xp.tanh(mean + xp.exp(log_std) * normal(source, mean))  # type: ignore[no-any-return]
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        """log N(u; μ, σ²) − Σ log(1 − a²) with u = artanh a. An action on the boundary has no finite u: |a| ≤ 1 − 1e-4."""
+        xp = namespace(obs)
+        mean, log_std = self.parameters(obs)
+        act = xp.clip(act, -1 + 1e-4, 1 - 1e-4)
+        score = (xp.arctanh(act) - mean) / xp.exp(log_std)
+        density = -0.5 * score**2 - log_std - 0.5 * math.log(2 * math.pi) - xp.log1p(-(act**2))
+        return density.sum(-1)  # type: ignore[no-any-return]
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return self.draw(carry, obs, source)[None], jnp.ones(1)
+
+
+class Categorical(Policy):
+    """π(a | s) = softmax(net(s))_a over finitely many actions."""
+
+    net: MLP
+
+    @classmethod
+    def init(
+        cls, key: Key[Array, ""], obs: int, act: int, hidden: tuple[int, ...], activation: Activation = "relu"
+    ) -> "Categorical":
+        return cls(MLP.init(key, obs, hidden, act, activation))
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return namespace(obs).argmax(self.net(obs), axis=-1)  # type: ignore[no-any-return]
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return categorical(source, self.net(obs))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return jnp.take_along_axis(jax.nn.log_softmax(self.net(obs)), jnp.asarray(act)[..., None], axis=-1)[..., 0]
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        logits = self.net(obs)
+        return jnp.arange(logits.shape[-1]), jax.nn.softmax(logits)
+
+
+class Tabular(Policy):
+    """π(a | s) = table[s, a] on a finite state space; the observation is the state's index."""
+
+    table: Float[Array, "s a"]
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return namespace(obs).argmax(self.table[obs], axis=-1)  # type: ignore[no-any-return]
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        row = self.table[obs]
+        xp = namespace(row)
+        tiny = xp.finfo(row.dtype).tiny
+        return categorical(source, xp.where(row > 0, xp.log(xp.maximum(row, tiny)), -xp.inf))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return jnp.log(jnp.asarray(self.table)[obs, act])
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return jnp.arange(self.table.shape[-1]), jnp.asarray(self.table)[obs]
+
+
+class TimeIndexed(Policy):
+    """π_t: one policy for each time step, stacked along the leading axis of their arrays; the last one serves beyond."""
+
+    policies: Policy
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return _each(self.policies, carry.t, lambda policy, o: policy.mode(carry, o), obs)
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return _each(self.policies, carry.t, lambda policy, o: policy.draw(carry, o, source), obs)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return _pick(self.policies, carry.t).log_prob(carry, obs, act)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return _pick(self.policies, carry.t).support(carry, obs, source)
+
+
+class Mixture(Policy):
+    """Σ_i w_i π_i, the component drawn once at the start of an episode and kept: the mixture of occupancies, not of
+    actions. Its policies are stacked along the leading axis of their arrays.
+    """
+
+    policies: Policy
+    weights: Float[Array, " n"]
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        xp = np if isinstance(source, np.random.Generator) else jnp
+        with np.errstate(divide="ignore"):
+            logits = xp.broadcast_to(xp.log(xp.asarray(self.weights)), (*shape, self.weights.shape[0]))
+        return start(shape)._replace(component=categorical(source, logits))  # type: ignore[arg-type]
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return _each(self.policies, carry.component, lambda policy, o: policy.mode(carry, o), obs)
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return _each(self.policies, carry.component, lambda policy, o: policy.draw(carry, o, source), obs)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return _pick(self.policies, carry.component).log_prob(carry, obs, act)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        """All components' actions under their weights: right where the state does not depend on the component (off-Q)."""
+        acts, weights = jax.vmap(lambda policy: policy.support(carry, obs, source))(self.policies)
+        return acts.reshape(-1, *acts.shape[2:]), (self.weights[:, None] * weights).reshape(-1)
+
+
+class Framed(Policy):
+    """A policy in the environment's own coordinates: observations are normalised on the way in, actions are mapped to
+    the environment's range and clipped to it on the way out.
+    """
+
+    policy: Policy
+    frame: Frame
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return self.policy.reset(source, shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self.frame.decode_act(self.policy.mode(carry, self.frame.encode_obs(obs)))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return self.frame.decode_act(self.policy.draw(carry, self.frame.encode_obs(obs), source))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        inside = self.policy.log_prob(carry, self.frame.encode_obs(obs), self.frame.encode_act(act))
+        return inside - self.frame.log_volume
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        acts, weights = self.policy.support(carry, self.frame.encode_obs(obs), source)
+        return self.frame.decode_act(acts), weights
+
+
+def _pick(policies: Policy, index: Array) -> Policy:
+    """The policy at `index` of a stack; an index past the end picks the last, on NumPy as on JAX."""
+
+    def at(stack: Array) -> Array:
+        return stack[namespace(index).clip(index, 0, stack.shape[0] - 1)]
+
+    return jax.tree.map(at, policies)
+
+
+def _each(policies: Policy, index: Array, call: Callable[[Policy, Array], Array], obs: Array) -> Array:
+    """`call` with the policy that `index` picks. A NumPy batch is served once for each distinct index in it."""
+    if not (isinstance(index, np.ndarray) and index.ndim):
+        return call(_pick(policies, index), obs)
+    rows = [(index == value, call(_pick(policies, value), obs[index == value])) for value in np.unique(index)]
+    out = np.empty((len(index), *rows[0][1].shape[1:]), rows[0][1].dtype)
+    for chosen, acts in rows:
+        out[chosen] = acts
+    return out  # type: ignore[return-value]

@@ -1,0 +1,180 @@
+"""What training returns, and the directory it is kept in.
+
+    RUN/config.json     algorithm, every hyperparameter, seeds, versions, what the demonstrations were
+    RUN/metrics.csv     a line for each run and round
+    RUN/runs.csv        a line for each run: seed, episodes, held-out payoff, how it ended, whether it was selected
+    RUN/policies/*.npz  plain arrays and JSON
+
+A run directory is complete or absent.
+"""
+
+import csv
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.actor import Actor, load_policy
+from understudy.errors import NeedsError, RunError
+from understudy.evaluate import Evaluation, Sample, evaluate
+from understudy.game import Algorithm
+from understudy.storage import whole_directory, whole_file, write_json
+
+
+@dataclass(frozen=True)
+class Run:
+    """One of the runs that were trained together."""
+
+    seed: int
+    episodes: int
+    status: str
+    payoff: float
+    """The Gaussian-kernel payoff on held-out steps: what the selection goes by (`understudy.selection`)."""
+
+    @property
+    def name(self) -> str:
+        return f"episodes{self.episodes}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The policies of a training call, one for each seed and demonstration count, and how they came to be."""
+
+    config: dict[str, Any]
+    runs: list[Run]
+    policies: list[Actor]
+    history: dict[str, np.ndarray]
+    """name → (runs, rounds)."""
+    interrupted: bool = False
+
+    @property
+    def selected(self) -> int:
+        """The run of lowest held-out payoff among those with the most demonstrations."""
+        most = max(run.episodes for run in self.runs)
+        return min((i for i, run in enumerate(self.runs) if run.episodes == most), key=lambda i: self.runs[i].payoff)
+
+    @property
+    def policy(self) -> Actor:
+        """The selected policy."""
+        return self.policies[self.selected]
+
+    @property
+    def expert(self) -> Sample | None:
+        """The expert's return, where the demonstrations tell it."""
+        stated = self.config["demonstrations"]["expert_return"]
+        return None if stated is None else Sample(**stated)
+
+    def evaluate(self, env: Any = None, episodes: int = 10, seed: int = 0) -> Evaluation:
+        """Returns of all policies, and the gap to the expert. `env` defaults to where the demonstrations come from."""
+        env = env if env is not None else self.config["demonstrations"]["env"]
+        if env is None:
+            raise NeedsError("the demonstrations do not say which environment they come from: pass env=")
+        return evaluate(self.policies, env, episodes, seed, self.expert)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the run directory, whole or not at all; an existing run is never overwritten."""
+        with whole_directory(directory) as beside:
+            (beside / "policies").mkdir()
+            for run, actor in zip(self.runs, self.policies, strict=True):
+                actor.save(beside / "policies" / f"{run.name}.npz")
+            names = list(self.history)
+            write_csv(
+                beside / "metrics.csv",
+                ["seed", "episodes", "round", *names],
+                (
+                    [run.seed, run.episodes, round_ + 1, *(float(self.history[name][i, round_]) for name in names)]
+                    for i, run in enumerate(self.runs)
+                    for round_ in range(self.history[names[0]].shape[1])
+                ),
+            )
+            write_csv(
+                beside / "runs.csv",
+                ["seed", "episodes", "held_out_payoff", "status", "selected"],
+                (
+                    [run.seed, run.episodes, run.payoff, run.status, i == self.selected]
+                    for i, run in enumerate(self.runs)
+                ),
+            )
+            write_json(beside / "config.json", self.config)
+
+    def __repr__(self) -> str:
+        return f"Result({self.config['algorithm']['name']}, {len(self.runs)} runs, selected {self.runs[self.selected]})"
+
+
+def load_run(directory: str | os.PathLike[str]) -> Result:
+    """A saved run."""
+    directory = Path(directory)
+    config, rows = _config(directory), _rows(directory)
+    runs = [Run(int(r["seed"]), int(r["episodes"]), r["status"], float(r["held_out_payoff"])) for r in rows]
+    policies = [load_policy(directory / "policies" / f"{run.name}.npz") for run in runs]
+    with (directory / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        header, *lines = list(csv.reader(file))
+    table = np.array([[float(value) for value in line] for line in lines]).reshape(len(runs), -1, len(header))
+    history = {name: table[:, :, i] for i, name in enumerate(header) if name not in ("seed", "episodes", "round")}
+    return Result(config, runs, policies, history, any(run.status.startswith("interrupted") for run in runs))
+
+
+def selected(directory: Path) -> Path:
+    """The file of a run directory's selected policy."""
+    _config(directory)
+    row = next(row for row in _rows(directory) if row["selected"] == "True")
+    return directory / "policies" / f"episodes{row['episodes']}-seed{row['seed']}.npz"
+
+
+def hyperparameters(algorithm: Algorithm) -> dict[str, Any]:
+    """Every field of an algorithm, as JSON takes it."""
+    values = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def provenance() -> dict[str, Any]:
+    """What made a result: the command, the versions, the machine's kind, the date."""
+    import jax
+
+    packages = ("understudy", "jax", "equinox", "optax", "numpy", "gymnasium")
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "python"
+    return {
+        "command": command,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def write_csv(path: Path, header: list[str], rows: Iterable[list[Any]]) -> None:
+    with whole_file(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    if not directory.exists():
+        raise RunError(f"no run at '{directory}': `understudy train ... --out {directory}` makes one")
+    path = directory / "config.json"
+    if not path.is_file():
+        raise RunError(f"'{directory}' holds no run: config.json is missing")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"'{path}' is damaged ({error}): the run cannot be read") from error
+    if not isinstance(config, dict) or "algorithm" not in config:
+        raise RunError(f"'{path}' is not a run's configuration")
+    return config
+
+
+def _rows(directory: Path) -> list[dict[str, str]]:
+    path = directory / "runs.csv"
+    if not path.is_file():
+        raise RunError(f"'{directory}' is damaged: runs.csv is missing")
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

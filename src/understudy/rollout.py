@@ -1,0 +1,178 @@
+"""Playing episodes: a policy in an environment, whichever of the two kinds it is.
+
+Every episode is counted whole and equally often: each of `episodes` copies of the environment plays exactly one, so that
+short episodes are not over-represented. Episode i of a given seed starts the same way whatever the policy.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from understudy.envs import Environment, HostEnvironment, make
+from understudy.errors import SpecError
+from understudy.policies import Policy, step
+from understudy.types import Transition
+
+HostPolicy = Callable[[np.ndarray], np.ndarray]
+"""A function from a batch of observations to a batch of actions."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes padded to a common length; `lengths` says how much of each is real."""
+
+    steps: Transition
+    """(episodes, time, ...) NumPy arrays."""
+    rewards: np.ndarray
+    """(episodes, time), zero after an episode's end."""
+    lengths: np.ndarray
+
+    @property
+    def returns(self) -> np.ndarray:
+        """The undiscounted sum of the environment's own rewards, an episode each."""
+        return self.rewards.sum(axis=1, dtype=np.float64)
+
+    def flat(self, array: np.ndarray) -> np.ndarray:
+        """The real steps of a padded array, end to end."""
+        return array[np.arange(array.shape[1]) < self.lengths[:, None]]
+
+
+def rollout(
+    env: Any, policy: Policy | HostPolicy, episodes: int, seed: int = 0, deterministic: bool = True
+) -> Episodes:
+    """Play `episodes` episodes. A policy that is a plain function is called with batches of observations."""
+    env = make(env)
+    if episodes < 1:
+        raise SpecError(f"episodes is {episodes}: at least one is needed")
+    if isinstance(env, HostEnvironment):
+        return _hosted(env, policy, episodes, seed, deterministic)
+    if not isinstance(policy, Policy):
+        return _stepwise(env, policy, episodes, seed)
+    keys = jax.random.split(jax.random.key(seed), episodes)
+    steps, rewards, alive = jax.device_get(_fused(env, policy, keys, deterministic))
+    return Episodes(steps, rewards, alive.sum(axis=1))
+
+
+@partial(jax.jit, static_argnames=("deterministic",))
+def _fused(
+    env: Environment, policy: Policy, keys: Key[Array, " n"], deterministic: bool
+) -> tuple[Transition, Array, Array]:
+    """All episodes at once, each for the whole horizon; what follows an episode's end is masked."""
+    horizon = env.spec.horizon
+
+    def episode(key: Key[Array, ""]) -> tuple[Transition, Array, Array]:
+        env_key, policy_key, loop_key = jax.random.split(key, 3)
+        state, obs = env.reset(env_key)
+        carry = jax.tree.map(jnp.asarray, policy.reset(policy_key))
+
+        def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, tuple[Transition, Array, Array]]:
+            (state, obs, carry, alive), (t, k) = loop, inputs
+            act_key, step_key = jax.random.split(k)
+            act = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, act_key)
+            new = env.step(state, act, step_key)
+            last = new.terminal | (t == horizon - 1)
+            one = Transition(t, obs, act, new.obs, new.terminal, last, jnp.array(True), jnp.array(0))
+            return (new.state, new.obs, step(carry), alive & ~last), (one, jnp.where(alive, new.reward, 0), alive)
+
+        start = (state, obs, carry, jnp.array(True))
+        _, out = jax.lax.scan(advance, start, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
+        return out
+
+    return jax.vmap(episode)(keys)
+
+
+def _stepwise(env: Environment, policy: HostPolicy, episodes: int, seed: int) -> Episodes:
+    """A JAX environment under a Python function: one compiled step for all episodes, called once a time step."""
+    reset, advance = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
+    env_keys, step_keys = jax.vmap(lambda k: jax.random.split(k, 3)[:2], out_axes=1)(
+        jax.random.split(jax.random.key(seed), episodes)
+    )
+    state, obs = reset(env_keys)
+    record = _Recorder(episodes)
+    for t in range(env.spec.horizon):
+        actions = _actions(policy(np.asarray(obs)), episodes, env.spec.action.shape)
+        new = advance(state, actions, jax.vmap(jax.random.fold_in, (0, None))(step_keys, t))
+        terminal = np.asarray(new.terminal)
+        last = terminal | (t == env.spec.horizon - 1)
+        record.add(t, np.asarray(obs), actions, np.asarray(new.obs), np.asarray(new.reward), terminal, last)
+        state, obs = new.state, new.obs
+        if not record.alive.any():
+            break
+    return record.episodes()
+
+
+def _hosted(
+    env: HostEnvironment, policy: Policy | HostPolicy, episodes: int, seed: int, deterministic: bool
+) -> Episodes:
+    vector = env.vector(episodes)
+    random = np.random.default_rng(seed)
+    try:
+        obs = vector.reset([int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)])
+        carry = None
+        if isinstance(policy, Policy):
+            policy = jax.tree.map(np.asarray, policy)
+            carry = policy.reset(random, (episodes,))
+        record = _Recorder(episodes)
+        t = 0
+        while record.alive.any():
+            if isinstance(policy, Policy):
+                assert carry is not None
+                chosen = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, random)  # type: ignore[arg-type]
+                carry = step(carry)
+            else:
+                chosen = policy(obs)  # type: ignore[assignment]
+            actions = _actions(chosen, episodes, env.spec.action.shape)
+            new = vector.step(actions)
+            record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, new.terminal | new.truncated)
+            obs, t = new.obs, t + 1
+        return record.episodes()
+    finally:
+        vector.close()
+
+
+def _actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
+    actions = np.asarray(chosen)
+    if actions.shape != (episodes, *shape):
+        raise SpecError(
+            f"the policy returned actions of shape {actions.shape} for {episodes} observations: "
+            f"{(episodes, *shape)} is needed"
+        )
+    if not np.isfinite(actions).all():
+        raise SpecError(f"the policy returned {int((~np.isfinite(actions)).sum())} actions that are NaN or infinite")
+    return actions
+
+
+class _Recorder:
+    """Collects a batch of steps at a time until every episode has ended once."""
+
+    def __init__(self, episodes: int) -> None:
+        self.alive = np.ones(episodes, bool)
+        self._lengths = np.zeros(episodes, np.int64)
+        self._rows: list[tuple[np.ndarray, ...]] = []
+
+    def add(
+        self,
+        t: int,
+        obs: np.ndarray,
+        act: np.ndarray,
+        next_obs: np.ndarray,
+        reward: np.ndarray,
+        terminal: np.ndarray,
+        last: np.ndarray,
+    ) -> None:
+        time = np.full(len(obs), t, np.int32)
+        known, round_ = np.ones(len(obs), bool), np.zeros(len(obs), np.int32)
+        reward = np.where(self.alive, reward, 0).astype(np.float32)
+        self._rows.append((time, obs, act, next_obs, terminal, last, known, round_, reward))
+        self._lengths += self.alive
+        self.alive = self.alive & ~last
+
+    def episodes(self) -> Episodes:
+        *steps, rewards = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
+        return Episodes(Transition(*steps), rewards, self._lengths)  # type: ignore[arg-type]

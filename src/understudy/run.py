@@ -1,0 +1,174 @@
+"""The only training loops. An algorithm never has its own.
+
+`offline` serves every algorithm that needs demonstrations alone. Its runs (seeds × demonstration counts) are one
+compiled program: a vmapped round, called once a round, its states donated from call to call.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from understudy.errors import DivergedError
+from understudy.game import Algorithm
+from understudy.types import Dataset, RoundData, Spec, State
+
+Leaves = TypeVar("Leaves")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a batch of runs came to. Every array's first axis is the run."""
+
+    states: State
+    metrics: dict[str, np.ndarray]
+    """name → (runs, rounds); NaN from the round in which a run stopped being finite, or after it was done."""
+    statuses: list[str]
+    """A few words a run: finished, done, diverged, interrupted, and when."""
+    interrupted: bool
+
+
+class Progress(Protocol):
+    """Told after each round: rounds done, rounds in all, the mean of each metric over the runs still going."""
+
+    def __call__(self, done: int, total: int, metrics: dict[str, float]) -> None: ...
+
+
+class Outcome(NamedTuple):
+    """What the host reads of a round, for each run."""
+
+    metrics: dict[str, Float[Array, " runs"]]
+    active: Bool[Array, " runs"]
+    finite: Bool[Array, " runs"]
+    done: Bool[Array, " runs"]
+
+
+def offline(
+    algorithm: Algorithm,
+    spec: Spec,
+    demonstrations: Dataset,
+    keys: Key[Array, " runs"],
+    progress: Progress | None = None,
+) -> Training:
+    """Train one run for each key, all at once, on demonstrations alone.
+
+    `demonstrations.count` has an entry for each run; the steps are shared. A run that is done, or whose metrics stop
+    being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at the end of the
+    round and keeps what they have.
+    """
+    algorithm = traced(algorithm)
+    init_keys, round_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+    states = _init(algorithm, spec, demonstrations, init_keys)
+    active = jnp.ones(len(keys), bool)
+    history: list[Outcome] = []
+    pending: Outcome | None = None
+
+    def record(outcome: Outcome) -> None:
+        history.append(jax.device_get(outcome))
+        if progress is not None:
+            going = history[-1].active & history[-1].finite
+            means = {name: float(values[going].mean()) for name, values in history[-1].metrics.items() if going.any()}
+            progress(len(history), algorithm.rounds, means)
+
+    with _interruptible() as interrupt:
+        for index in range(algorithm.rounds):
+            states, active, outcome = _round(algorithm, states, demonstrations, round_keys, jnp.asarray(index), active)
+            # Read the round before, so that the host waits for numbers while the device is at the next round.
+            if pending is not None:
+                record(pending)
+            pending = outcome
+            if interrupt.is_set() or (history and not _going(history[-1]).any()):
+                break
+        if pending is not None:
+            record(pending)
+    return _summary(states, history, algorithm.rounds, interrupt.is_set())
+
+
+def traced(algorithm: Leaves) -> Leaves:
+    """Its numbers as arrays: arguments of a compiled program, not constants inside it."""
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32) if isinstance(x, float) else x, algorithm)
+
+
+@partial(jax.jit, static_argnames=("spec",))
+def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[Array, " runs"]) -> State:
+    def one(count: Int[Array, ""], key: Key[Array, ""]) -> State:
+        return algorithm.init(key, spec, demonstrations._replace(count=count))
+
+    return jax.vmap(one)(demonstrations.count, keys)
+
+
+@partial(jax.jit, donate_argnames=("states",))
+def _round(
+    algorithm: Algorithm,
+    states: State,
+    demonstrations: Dataset,
+    keys: Key[Array, " runs"],
+    index: Int[Array, ""],
+    active: Bool[Array, " runs"],
+) -> tuple[State, Bool[Array, " runs"], Outcome]:
+    def one(
+        state: State, count: Int[Array, ""], key: Key[Array, ""], active: Bool[Array, ""]
+    ) -> tuple[State, Bool[Array, ""], Outcome]:
+        data = RoundData(demonstrations._replace(count=count))
+        new, info = algorithm.update(state, data, jax.random.fold_in(key, index))
+        finite = jnp.stack([jnp.isfinite(value).all() for value in info.metrics.values()]).all()
+        done = jnp.asarray(info.done)
+        state = jax.tree.map(lambda n, o: jnp.where(active & finite, n, o), new, state)
+        return state, active & finite & ~done, Outcome(info.metrics, active, finite, done)
+
+    return jax.vmap(one)(states, demonstrations.count, keys, active)
+
+
+def _going(outcome: Outcome) -> np.ndarray:
+    return np.asarray(outcome.active & outcome.finite & ~outcome.done)
+
+
+def _summary(states: State, history: list[Outcome], rounds: int, interrupted: bool) -> Training:
+    metrics = {
+        name: np.stack(
+            [np.where(outcome.active & outcome.finite, outcome.metrics[name], np.nan) for outcome in history], axis=1
+        )
+        for name in history[0].metrics
+    }
+    statuses = []
+    for run in range(len(history[0].active)):
+        status = f"interrupted after round {len(history)} of {rounds}" if len(history) < rounds else "finished"
+        for index, outcome in enumerate(history):
+            if outcome.active[run] and not outcome.finite[run]:
+                bad = {name: float(values[run]) for name, values in outcome.metrics.items()}
+                name = next(name for name, value in bad.items() if not np.isfinite(value))
+                status = f"diverged in round {index + 1}: {name} is {bad[name]}, so the policy of round {index} is kept"
+            elif outcome.active[run] and outcome.done[run]:
+                status = f"done after round {index + 1}"
+        statuses.append(status)
+    if all(status.startswith("diverged in round 1:") for status in statuses):
+        raise DivergedError(f"every run {statuses[0].split(',')[0]}: lower the learning rate, or look at the data")
+    return Training(states, metrics, statuses, interrupted)
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event instead of raising, so that no round is torn in two; a second Ctrl-C raises."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def handle(signum: int, frame: object) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, previous)

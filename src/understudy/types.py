@@ -1,0 +1,135 @@
+"""The data that flows: what a task looks like, one step of it, many steps, and the pair of samples a payoff compares.
+
+Shapes are those of one example or one run; callers vmap. `terminal` says that the state after this step is absorbing,
+`last` that the episode's record ends here, and the two are never the same field: a time limit sets `last` alone.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from understudy.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A box of actions, with finite bounds for each dimension."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high) or not self.low:
+            raise SpecError(f"action bounds need one low and one high per dimension, got {self.low} and {self.high}")
+        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if not (np.isfinite(low) and np.isfinite(high) and low < high):
+                raise SpecError(f"action dimension {i} has bounds [{low}, {high}]: they must be finite and low < high")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.low),)
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Actions 0, ..., n - 1."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise SpecError(f"a discrete action space needs at least one action, got n = {self.n}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+
+ActionSpace = Continuous | Discrete
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a task looks like from outside: observations, actions, and the horizon T of the paper's sums."""
+
+    obs_shape: tuple[int, ...]
+    action: ActionSpace
+    horizon: int
+
+    @property
+    def obs_size(self) -> int:
+        return int(np.prod(self.obs_shape))
+
+
+class Transition(NamedTuple):
+    """One step. With a leading axis, many."""
+
+    t: Int[Array, "..."]
+    obs: Float[Array, "... obs"]
+    act: Array
+    next_obs: Float[Array, "... obs"]
+    terminal: Bool[Array, "..."]
+    """The next state is absorbing. A time limit is not a terminal state."""
+    last: Bool[Array, "..."]
+    """The episode's record ends with this step, for whatever reason."""
+    known_next: Bool[Array, "..."]
+    """Whether next_obs was recorded. Demonstrations often lack the state after an episode's last step."""
+    round: Int[Array, "..."]
+    """The round of the algorithm that produced the step; demonstrations are round -1."""
+
+
+class Dataset(NamedTuple):
+    """Steps padded to a common size; the first `count` are real. Runs with different data are one vmapped program."""
+
+    steps: Transition
+    count: Int[Array, ""]
+
+    @property
+    def mask(self) -> Bool[Array, " n"]:
+        return jnp.arange(self.steps.t.shape[0]) < self.count
+
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
+        """Steps drawn uniformly, with replacement."""
+        index = jax.random.randint(key, shape, 0, self.count)
+        return jax.tree.map(lambda x: x[index], self.steps)
+
+
+class RoundData(NamedTuple):
+    """What an algorithm may look at in one round. What its card does not ask for is None."""
+
+    demonstrations: Dataset
+    rollouts: Dataset | None = None
+    """This round's steps of the learner."""
+    expert_actions: Array | None = None
+    """The expert's actions at the states of `rollouts`."""
+
+
+class Samples(NamedTuple):
+    """Weighted (t, s, a): the weighted sum of f over them stands for the expectation (1/T) Σ_t E f(s_t, a_t)."""
+
+    t: Int[Array, " n"]
+    obs: Array
+    act: Array
+    weight: Float[Array, " n"]
+
+
+class Pair(NamedTuple):
+    """The two sides that a payoff compares."""
+
+    learner: Samples
+    expert: Samples
+
+
+class Info(NamedTuple):
+    """What a person would plot of a round, and whether the algorithm considers itself done."""
+
+    metrics: dict[str, Float[Array, ""]]
+    done: Bool[Array, ""] | bool = False
+
+
+State = PyTree[Array]
+"""An algorithm's state: arrays, everything its next round needs and nothing else."""
