@@ -50,3 +50,10 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> Unkno
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     way_out = f"did you mean '{lowered[close[0]]}'?" if close else f"known: {', '.join(known)}."
     return UnknownNameError(f"unknown {kind} '{name}': {way_out}{' ' + hint if hint else ''}")
+
+
+def check_positive(**settings: float) -> None:
+    """Refuse settings that are not positive numbers."""
+    for name, value in settings.items():
+        if not value > 0:
+            raise SettingError(f"{name} is {value}: a number above 0 is needed")

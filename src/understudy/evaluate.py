@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from understudy.actor import Actor
 from understudy.envs import make
@@ -62,7 +62,7 @@ def _interval(mean: float, parts: list[tuple[float, int]]) -> Interval:
     if total == 0:
         return Interval(mean, mean, mean)
     freedom = total**2 / sum(v**2 / (size - 1) for v, (_, size) in zip(variances, parts, strict=True))
-    reach = float(stats.t.ppf(0.975, freedom)) * total**0.5
+    reach = float(stdtrit(freedom, 0.975)) * total**0.5
     return Interval(mean, mean - reach, mean + reach)
 
 

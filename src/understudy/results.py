@@ -73,12 +73,17 @@ class Result:
         stated = self.config["demonstrations"]["expert_return"]
         return None if stated is None else Sample(**stated)
 
-    def evaluate(self, env: Any = None, episodes: int = 10, seed: int = 0) -> Evaluation:
-        """Returns of all policies, and the gap to the expert. `env` defaults to where the demonstrations come from."""
+    def evaluate(
+        self, env: Any = None, episodes: int = 10, seed: int = 0, expert: Sample | None = None
+    ) -> Evaluation:
+        """Returns of all policies, and the gap to the expert.
+
+        `env` defaults to where the demonstrations come from, `expert` to the return that they record.
+        """
         env = env if env is not None else self.config["demonstrations"]["env"]
         if env is None:
             raise NeedsError("the demonstrations do not say which environment they come from: pass env=")
-        return evaluate(self.policies, env, episodes, seed, self.expert)
+        return evaluate(self.policies, env, episodes, seed, expert or self.expert)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the run directory, whole or not at all; an existing run is never overwritten."""

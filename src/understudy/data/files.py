@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.data.demonstrations import Demonstrations
+from understudy.data.demonstrations import Demonstrations, Ends
 from understudy.errors import DemonstrationError, unknown
 from understudy.storage import write_npz
 from understudy.types import ActionSpace, Continuous, Discrete
@@ -28,8 +28,13 @@ def bundled() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.npz"))}
 
 
-def load(name_or_path: str | os.PathLike[str], episodes: int | None = None) -> Demonstrations:
-    """Demonstrations by the name of a bundled task, or from an npz file; all episodes, or the first few."""
+def load(
+    name_or_path: str | os.PathLike[str], episodes: int | None = None, ends: Ends | None = None
+) -> Demonstrations:
+    """Demonstrations by the name of a bundled task, or from an npz file; all episodes, or the first few.
+
+    `ends` says how episodes end where the file does not: at a time limit (the default) or in a terminal state.
+    """
     name = os.fspath(name_or_path)
     known = bundled()
     if name in known:
@@ -40,7 +45,7 @@ def load(name_or_path: str | os.PathLike[str], episodes: int | None = None) -> D
         raise DemonstrationError(f"no file '{name}': check the path, or name a bundled task ({', '.join(known)})")
     else:
         raise unknown("demonstrations", name, known, "Or give the path of an npz file.")
-    demonstrations = _read(path)
+    demonstrations = _read(path, ends)
     return demonstrations if episodes is None else demonstrations.first(episodes)
 
 
@@ -66,7 +71,7 @@ def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
     write_npz(Path(path), arrays)
 
 
-def _read(path: Path) -> Demonstrations:
+def _read(path: Path, ends: Ends | None) -> Demonstrations:
     arrays = _arrays(path)
     missing = [key for key in REQUIRED if key not in arrays]
     if missing:
@@ -88,7 +93,7 @@ def _read(path: Path) -> Demonstrations:
         action_space=space,
         horizon=int(arrays["horizon"]) if "horizon" in arrays else None,
         env=str(arrays["env"]) if "env" in arrays else None,
-        ends=str(arrays["ends"]) if "ends" in arrays else "time_limit",  # type: ignore[arg-type]
+        ends=ends or str(arrays.get("ends", "time_limit")),  # type: ignore[arg-type]
         recorded_return=(float(arrays["mean_return"]), float(arrays["std_return"])) if stated else None,
         source=str(path),
     )

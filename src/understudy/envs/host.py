@@ -6,6 +6,7 @@ it belongs, and keeps termination and truncation apart.
 """
 
 import ctypes
+import importlib.util
 import os
 import sys
 import warnings
@@ -121,6 +122,21 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[[], gymnasium.Env[Any,
             raise unknown("environment", name, [*known, *gymnasium.registry], str(error).splitlines()[0]) from error
 
     return make
+
+
+def available() -> list[tuple[str, str]]:
+    """Some Gymnasium tasks that fit, each with the extra it still needs here, or ''."""
+    named = {
+        "": ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1"),
+        "bullet": ("HalfCheetahBulletEnv-v0", "AntBulletEnv-v0", "HopperBulletEnv-v0", "Walker2DBulletEnv-v0"),
+        "box2d": ("LunarLander-v3", "BipedalWalker-v3"),
+        "mujoco": ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5"),
+    }
+    rows = []
+    for extra, names in named.items():
+        installed = not extra or importlib.util.find_spec(EXTRAS[extra]) is not None
+        rows += [(name, "" if installed else f"pip install 'understudy[{extra}]'") for name in names]
+    return rows
 
 
 @contextmanager

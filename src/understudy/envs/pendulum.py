@@ -57,6 +57,7 @@ class SwingUp(Policy):
     """Pump energy until the pendulum has what it takes to stand, then hold it with a linear law.
 
     Energy is measured so that resting upright has none: E = θ̇²/6 + 5 (cos θ − 1), for a rod of unit mass and length.
+    Pumping pushes along the speed while E < 0; the two laws pass into each other around |θ| = 0.7.
     """
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
@@ -67,9 +68,10 @@ class SwingUp(Policy):
         cos, sin, speed = obs[..., 0], obs[..., 1], obs[..., 2]
         angle = xp.arctan2(sin, cos)
         energy = speed**2 / 6 + GRAVITY / 2 * (cos - 1)
-        pump = -5.0 * energy * xp.where(speed >= 0, 1.0, -1.0)
-        hold = -(8.0 * angle + 2.0 * speed)
-        torque = xp.clip(xp.where(xp.abs(angle) < 0.5, hold, pump), -MAX_TORQUE, MAX_TORQUE)
+        pump = xp.clip(-2.0 * energy * xp.tanh(speed / 2), -MAX_TORQUE, MAX_TORQUE)
+        hold = xp.clip(-8.0 * angle - 2.0 * speed, -MAX_TORQUE, MAX_TORQUE)
+        near = 1 / (1 + xp.exp(20.0 * (xp.abs(angle) - 0.7)))
+        torque = near * hold + (1 - near) * pump
         return torque[..., None].astype(obs.dtype)  # type: ignore[no-any-return]
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import SettingError
+from understudy.errors import SettingError, check_positive
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
 from understudy.networks import Activation
@@ -79,6 +79,7 @@ class BC(Algorithm):
     def __check_init__(self) -> None:
         if self.loss not in ("squared", "likelihood"):
             raise SettingError(f"loss is '{self.loss}': choose 'squared' or 'likelihood'")
+        check_positive(lr=self.lr, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
         if isinstance(spec.action, Discrete):

@@ -1,0 +1,302 @@
+"""The command line, over the same functions as the library."""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from rich.markup import escape
+
+from understudy import __version__, display
+from understudy.algorithms import ALGORITHMS, find
+from understudy.collect import collect
+from understudy.data import bundled, load
+from understudy.demo import EVALUATION_EPISODES, demo
+from understudy.envs import JAX_ENVIRONMENTS
+from understudy.envs.host import available
+from understudy.errors import NeedsError, UnderstudyError, unknown
+from understudy.evaluate import Evaluation, Sample, interval
+from understudy.game import Algorithm
+from understudy.imitate import imitate
+from understudy.results import load_run, write_csv
+from understudy.storage import check_free
+from understudy.types import Continuous
+
+Positional = tyro.conf.Positional
+Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
+Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
+
+
+def algorithms() -> None:
+    """The taxonomy: every algorithm, which moments it matches, what it needs and what that guarantees."""
+    rows = [
+        (
+            card.name,
+            card.title,
+            card.moments,
+            card.solver,
+            ", ".join(card.needs),
+            card.bound,
+            ", ".join(card.actions),
+            card.reference,
+        )
+        for card in (algorithm.card for algorithm in ALGORITHMS.values())
+    ]
+    headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
+    display.console().print(display.table(headers, rows))
+    print("\n`understudy train NAME --help` shows its settings.")
+
+
+def envs() -> None:
+    """The environments that can be named, and which come with demonstrations."""
+    demonstrated = bundled()
+    rows = [
+        (name, "JAX", "yes" if name in demonstrated else "", environment.about)
+        for name, environment in JAX_ENVIRONMENTS.items()
+    ]
+    rows += [
+        (name, "Gymnasium", "yes" if name in demonstrated else "", "" if not missing else f"needs {missing}")
+        for name, missing in available()
+    ]
+    display.console().print(display.table(("name", "kind", "bundled demonstrations", "about"), rows))
+    print("\nAny other Gymnasium id with a flat Box of observations works too.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """What to learn from and where to keep it."""
+
+    demos: Name = None
+    """Demonstrations: a bundled task's name or an npz file. Default: those bundled for --env."""
+    env: Name = None
+    """The environment, for its bounds and horizon; needed where the algorithm interacts with it."""
+    episodes: tuple[int, ...] = ()
+    """Demonstrated episodes to use; several counts train every seed on each. Default: all."""
+    seeds: int = 1
+    """Seeds to train, 0 to N-1, in one program."""
+    holdout: float = 0.1
+    """Fraction of steps kept aside to select among the policies."""
+    out: Path_ = None
+    """The run's directory. Default: runs/ALGORITHM."""
+
+
+def train(algorithm: Algorithm, options: Train) -> int:
+    if options.demos is None and options.env is None:
+        raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
+    out = options.out or f"runs/{algorithm.card.name}"
+    check_free(out)
+    source = options.demos or options.env
+    demonstrations = load(str(source))
+    # Bundled demonstrations know their task: its simulator need not be installed to learn from them offline.
+    needed = "environment" in algorithm.card.needs or demonstrations.env != options.env
+    with display.training_progress(f"{algorithm.card.title} on {demonstrations.env or source}") as report:
+        result = imitate(
+            algorithm,
+            demonstrations,
+            options.env if needed else None,
+            seeds=options.seeds,
+            episodes=options.episodes or None,
+            holdout=options.holdout,
+            progress=report,
+        )
+    result.save(out)
+    name = next(iter(result.history))
+    rows = [
+        (run.episodes, run.seed, f"{_last(result.history[name][i]):.4g}", f"{run.payoff:.4f}", run.status, mark)
+        for i, run in enumerate(result.runs)
+        for mark in ("selected" if i == result.selected else "",)
+    ]
+    headers = (">episodes", ">seed", f">{name}", ">held-out payoff", "status", "")
+    display.console().print(display.table(headers, rows, f"{algorithm.card.title}, {result.config['seconds']:.1f} s"))
+    if result.interrupted:
+        print(f"\nInterrupted. What was trained until then is kept in {out}")
+        return 130
+    print(f"\nKept in {out}. How far from the expert? understudy evaluate {out}")
+    return 0
+
+
+def evaluate(
+    run: Positional[str], env: Name = None, episodes: int = 10, seed: int = 0, out: Path_ = None
+) -> None:
+    """Play a run's policies and print their returns and the gap to the expert.
+
+    Args:
+        run: The run's directory.
+        env: The environment. Default: where the demonstrations come from.
+        episodes: Episodes for each policy.
+        seed: Where the episodes' starting states come from.
+        out: Write every return to this CSV file.
+    """
+    result = load_run(run)
+    evaluation = result.evaluate(env, episodes, seed)
+    title = f"{result.config['algorithm']['card']['title']} in {evaluation.env}, {episodes} episodes a policy"
+    display.console().print(display.table(*_scores(evaluation), title))
+    if evaluation.expert is None:
+        print("\nThe demonstrations do not record the expert's return, so there is no gap to show.")
+    if out is not None:
+        rows = [
+            [about["algorithm"], about["episodes"], about["seed"], i, float(value)]
+            for about, returns in zip(evaluation.about, evaluation.returns, strict=True)
+            for i, value in enumerate(returns)
+        ]
+        write_csv(Path(out), ["algorithm", "demonstrations", "seed", "episode", "return"], rows)
+        print(f"\nEvery return is in {out}")
+
+
+def inspect(file: Positional[str]) -> None:
+    """Show what a file of demonstrations holds, after checking it.
+
+    Args:
+        file: An npz file, or a bundled task's name.
+    """
+    d = load(file)
+    space = d.action_space
+    if isinstance(space, Continuous):
+        bounds = ", ".join(f"[{low:g}, {high:g}]" for low, high in zip(space.low, space.high, strict=True))
+        actions = f"continuous {bounds}{' (from the data)' if d.bounds_from_data else ''}"
+    else:
+        actions = f"discrete, {space.n}"
+    returns = interval(Sample.of(d.returns)) if d.returns is not None else None
+    if returns is None and d.recorded_return is not None:
+        returns = interval(Sample(*d.recorded_return, d.episodes))
+    if d.terminals is not None:
+        ended = f"{int(d.terminals.sum())} of {d.episodes} in a terminal state, the rest at a time limit"
+    else:
+        ended = f"not recorded; taken as {'terminal states' if d.ends == 'terminal' else 'time limits'}"
+    rows = [
+        ("environment", d.env or "not stated"),
+        ("episodes", d.episodes),
+        ("steps", f"{d.steps} ({d.lengths.min()} to {d.lengths.max()} an episode, horizon {d.horizon})"),
+        ("observations", f"{d.observations.shape[1]} numbers"),
+        ("actions", actions),
+        ("expert's return", returns if returns is not None else "not recorded"),
+        ("episodes' ends", ended),
+        ("next observations", "recorded" if d.next_observations is not None else "not after an episode's last step"),
+    ]
+    display.console().print(display.table(("", ""), rows, file))
+
+
+def collect_command(
+    env: Positional[str], out: str, expert: Name = None, episodes: int = 25, seed: int = 0
+) -> None:
+    """Record an expert's episodes.
+
+    Args:
+        env: The environment.
+        out: The npz file to write.
+        expert: A run or a saved policy, or module:function. Default: the environment's scripted expert.
+        episodes: Episodes to record.
+        seed: Where starting states and the expert's chance come from.
+    """
+    demonstrations = collect(env, expert, episodes, seed)
+    demonstrations.save(out)
+    assert demonstrations.returns is not None
+    returns = interval(Sample.of(demonstrations.returns))
+    print(
+        f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
+        f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} an episode), return {returns}: {out}"
+    )
+
+
+def demo_command(out: str = "out/demo") -> None:
+    """Learn from bundled demonstrations, measure the gap to the expert, draw the forest.
+
+    Args:
+        out: Where the picture and the policies go.
+    """
+    rows = [
+        (task, algorithm, score.episodes, interval(expert), score.learner, score.gap)
+        for task, algorithm, expert, score in demo(out, display.training_progress)
+    ]
+    headers = ("task", "algorithm", ">demonstrations", ">expert's return", ">learner's return", ">imitation gap")
+    title = f"Means with 95% intervals: 5 seeds, {EVALUATION_EPISODES} episodes each"
+    display.console().print(display.table(headers, rows, title))
+    print(
+        f"\nThe picture: {out}/demo.png. The policies: {out}/pendulum and {out}/forest.\n"
+        "On Pendulum, demonstrations close the gap. On Forest they cannot: the expert dodges left or right, and the mean\n"
+        "of the two flies into the tree. Off-Q matching never sees that; moments of the learner's own flights would."
+    )
+
+
+COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
+    "algorithms": ("the taxonomy of algorithms", algorithms),
+    "envs": ("the environments that can be named", envs),
+    "train": ("learn policies: understudy train ALGORITHM --demos FILE", None),
+    "evaluate": ("play a run's policies and measure the gap to the expert", evaluate),
+    "demos inspect": ("show what a file of demonstrations holds", inspect),
+    "demos collect": ("record an expert's episodes", collect_command),
+    "demo": ("learn from bundled demonstrations and draw a picture", demo_command),
+}
+
+
+def main() -> None:
+    """The entry point: 0 for success, 2 for a mistake the user can mend, 130 for an interruption."""
+    try:
+        sys.exit(_dispatch(sys.argv[1:]))
+    except UnderstudyError as error:
+        display.Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\ninterrupted: nothing was written", file=sys.stderr)
+        sys.exit(130)
+
+
+def _dispatch(words: list[str]) -> int:
+    if words[:1] in ([], ["-h"], ["--help"], ["help"]):
+        _help()
+        return 0
+    if words[0] in ("--version", "version"):
+        print(f"understudy {__version__}")
+        return 0
+    length = 2 if words[0] == "demos" else 1
+    name = " ".join(words[:length])
+    if name in ("demos", "demos --help", "demos -h"):
+        _help("demos")
+        return 0
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS, "`understudy --help` lists them.")
+    _, function = COMMANDS[name]
+    if function is not None:
+        tyro.cli(function, args=words[length:], prog=f"understudy {name}")
+        return 0
+    if len(words) < 2 or words[1] in ("-h", "--help"):
+        print(f"usage: understudy train ALGORITHM [options]\n\nALGORITHM is one of {', '.join(ALGORITHMS)}.")
+        print("`understudy train ALGORITHM --help` shows its settings.")
+        return 0
+    algorithm = find(words[1])
+    arguments: Any = dataclasses.make_dataclass(
+        "Arguments",
+        [
+            ("options", Annotated[Train, tyro.conf.arg(name="")]),
+            ("algorithm", Annotated[algorithm, tyro.conf.arg(name="")], dataclasses.field(default_factory=algorithm)),
+        ],
+    )
+    arguments.__doc__ = algorithm.__doc__
+    parsed = tyro.cli(arguments, args=words[2:], prog=f"understudy train {words[1]}")
+    return train(parsed.algorithm, parsed.options)
+
+
+def _scores(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    expert = "not recorded" if evaluation.expert is None else interval(evaluation.expert)
+    rows = [
+        (score.episodes, score.runs, expert, score.learner, "" if score.gap is None else score.gap)
+        for score in evaluation.scores()
+    ]
+    return (">demonstrations", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
+
+
+def _last(values: np.ndarray) -> float:
+    """The last number before a run stopped."""
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if known.size else float("nan")
+
+
+def _help(prefix: str = "") -> None:
+    print("usage: understudy COMMAND [options]\n\nImitation learning by moment matching.\n")
+    for name, (about, _) in COMMANDS.items():
+        if name.startswith(prefix):
+            print(f"  {name:<15}{about}")
+    print("\n`understudy COMMAND --help` shows its options.")

@@ -1,0 +1,67 @@
+"""`make demo`: learn from bundled demonstrations, measure the gap to the expert, and draw the forest.
+
+Two tasks that tell the story of the paper. On Pendulum the expert acts the same way in the same state, and behavioral
+cloning closes the gap as demonstrations are added. On Forest the expert dodges left or right at random, and cloning its
+mean action flies straight into a tree, however many demonstrations there are.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from understudy import data, figures
+from understudy.algorithms import bc
+from understudy.envs import Forest, Pendulum
+from understudy.evaluate import Sample, Score
+from understudy.imitate import imitate
+from understudy.results import provenance
+from understudy.rollout import Episodes, rollout
+from understudy.run import Progress
+from understudy.storage import check_free, whole_directory, write_json
+
+EVALUATION_EPISODES = 200
+SEEDS = 5
+
+
+def demo(
+    out: str | os.PathLike[str], progress: Callable[[str], AbstractContextManager[Progress]]
+) -> list[tuple[str, str, Sample, Score]]:
+    """Run it and write `out`; rows of (task, algorithm, expert, score)."""
+    out = Path(out)
+    if not _is_demo(out):
+        check_free(out)
+    forest, pendulum = Forest(), Pendulum()
+    learner = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, steps=500)
+    rows = []
+    flights: list[Episodes] = []
+    with whole_directory(out.parent / f"{out.name}.new") as beside:
+        for env, counts in ((pendulum, [2, 5, 10, 25]), (forest, [5, 25])):
+            with progress(f"behavioral cloning on {env.name}") as report:
+                result = imitate(learner, data.load(env.name), env, seeds=SEEDS, episodes=counts, progress=report)
+            expert = Sample.of(rollout(env, env.expert(), EVALUATION_EPISODES, 1, deterministic=False).returns)
+            evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, expert=expert)
+            rows += [(env.name, learner.card.title, expert, score) for score in evaluation.scores()]
+            result.save(beside / env.name.lower())
+            if env is forest:
+                flights = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
+        picture, (left, middle, right) = figures.figure(3)
+        shown = rollout(forest, forest.expert(), 12, 1, deterministic=False)
+        figures.draw_forest(left, forest, [shown], figures.EXPERT, "The expert dodges at random")
+        figures.draw_forest(middle, forest, flights, figures.LEARNER, "Cloning its mean crashes")
+        scores = [score for task, _, _, score in rows if task == pendulum.name]
+        figures.draw_gaps(right, scores, "Pendulum: demonstrations close the gap")
+        figures.save(picture, beside / "demo.png")
+        write_json(beside / "demo.json", {"made_by": "understudy demo", **provenance()})
+        if _is_demo(out):
+            shutil.rmtree(out)
+    (out.parent / f"{out.name}.new").replace(out)
+    return rows
+
+
+def _is_demo(path: Path) -> bool:
+    """Whether an earlier demo wrote this directory, so that it may be replaced."""
+    mark = path / "demo.json"
+    return mark.is_file() and json.loads(mark.read_text(encoding="utf-8")).get("made_by") == "understudy demo"

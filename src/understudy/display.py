@@ -1,0 +1,53 @@
+"""What a person sees in the terminal: progress, tables, one-line notes. Quiet where nobody watches."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from understudy.run import Progress as Report
+
+
+def console() -> Console:
+    """Standard output; tables keep their full width when it is not a terminal."""
+    return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160)
+
+
+@contextmanager
+def training_progress(title: str) -> Iterator[Report]:
+    """A live bar with the metrics and the time left, on a terminal; nothing elsewhere."""
+    terminal = Console(stderr=True)
+    if not terminal.is_terminal:
+        yield lambda done, total, metrics: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[metrics]}", style="cyan"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=terminal, transient=True) as bar:
+        task = bar.add_task(title, total=None, metrics="compiling")
+
+        def report(done: int, total: int, metrics: dict[str, float]) -> None:
+            shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+            bar.update(task, completed=done, total=total, metrics=shown)
+
+        yield report
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
+    """A table; columns of numbers, marked by a leading '>' in the header, are set flush right."""
+    made = Table(title=None if title is None else Text(title), title_justify="left", header_style="bold", title_style="bold", box=None, pad_edge=False)
+    for header in headers:
+        made.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made

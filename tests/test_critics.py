@@ -1,0 +1,70 @@
+"""Moment functions and their penalties, against numbers worked out by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy.critics import LinearCritic, MLPCritic, gradient_penalty, interpolate
+from understudy.networks import MLP, orthogonal_penalty
+from understudy.payoffs import payoff
+from understudy.types import Continuous, Discrete, Pair, Samples, Spec
+
+SPEC = Spec((2,), Continuous((-1.0,), (1.0,)), 10)
+T = jnp.array(0)
+
+
+def test_the_gradient_penalty_of_a_linear_function_is_known():
+    """f(s, a) = 3 s_1 + 4 a has gradient norm 5 everywhere."""
+    critic = LinearCritic(jnp.array([3.0, 0.0, 4.0]), LinearCritic.init(SPEC).features, None)
+    assert float(gradient_penalty(critic, T, jnp.ones(2), jnp.ones(1), 0.4)) == pytest.approx((5 - 0.4) ** 2, rel=1e-5)
+
+
+def test_the_gradient_penalty_is_differentiable_where_the_gradient_vanishes():
+    critic = LinearCritic.init(SPEC)
+    slope = jax.grad(lambda w: gradient_penalty(LinearCritic(w, critic.features, None), T, jnp.ones(2), jnp.ones(1), 0.4))
+    assert jnp.isfinite(slope(critic.weights)).all()
+
+
+def test_the_orthogonal_penalty_is_zero_for_orthogonal_columns_and_known_otherwise():
+    orthogonal = MLP((jnp.eye(3)[:, :2],), (jnp.zeros(2),), "relu")
+    assert float(orthogonal_penalty(orthogonal)) == 0
+    skewed = MLP((jnp.array([[1.0, 2.0], [0.0, 1.0]]),), (jnp.zeros(2),), "relu")  # columns' inner product: 2
+    assert float(orthogonal_penalty(skewed)) == pytest.approx(8.0)
+
+
+def test_a_fresh_network_has_orthogonal_layers():
+    network = MLP.init(jax.random.key(0), 16, (16,), 16)
+    assert float(orthogonal_penalty(network)) == pytest.approx(0, abs=1e-8)
+
+
+def test_interpolates_lie_between_the_two_sides():
+    learner = Samples(jnp.zeros(50, int), jnp.zeros((50, 2)), jnp.zeros((50, 1)), jnp.full(50, 0.02))
+    expert = learner._replace(obs=jnp.ones((50, 2)), act=jnp.full((50, 1), 2.0))
+    between = interpolate(jax.random.key(0), Pair(learner, expert))
+    assert ((between.obs >= 0) & (between.obs <= 1)).all()
+    np.testing.assert_allclose(between.obs[:, 0] * 2, between.act[:, 0], rtol=1e-6)  # one mixing weight per sample
+    assert len(np.unique(between.act)) == 50
+
+
+def test_a_discrete_action_is_an_index_or_probabilities():
+    spec = Spec((2,), Discrete(3), 10)
+    critic = MLPCritic.init(jax.random.key(0), spec, (8,))
+    by_index = [critic(T, jnp.ones(2), jnp.array(a)) for a in range(3)]
+    by_vector = [critic(T, jnp.ones(2), jnp.eye(3)[a]) for a in range(3)]
+    np.testing.assert_allclose(by_index, by_vector, rtol=1e-6)
+    assert len({float(value) for value in by_index}) == 3
+
+
+def test_a_critic_can_be_given_its_moments():
+    critic = LinearCritic.init(SPEC, lambda obs, act: jnp.array([jnp.abs(act[0] - obs[0])]))
+    assert critic.weights.shape == (1,)
+    critic = LinearCritic(jnp.array([2.0]), critic.features, None)
+    assert float(critic(T, jnp.array([0.5, 0.0]), jnp.array([-1.0]))) == pytest.approx(3.0)
+
+
+def test_the_payoff_is_the_weighted_difference():
+    critic = LinearCritic(jnp.array([1.0, 0.0, 0.0]), LinearCritic.init(SPEC).features, None)
+    learner = Samples(jnp.zeros(2, int), jnp.array([[1.0, 0], [3.0, 0]]), jnp.zeros((2, 1)), jnp.array([0.25, 0.75]))
+    expert = Samples(jnp.zeros(1, int), jnp.array([[1.0, 0]]), jnp.zeros((1, 1)), jnp.array([1.0]))
+    assert float(payoff(critic, Pair(learner, expert))) == pytest.approx(0.25 + 2.25 - 1)

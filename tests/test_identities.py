@@ -1,0 +1,88 @@
+"""The identities behind the taxonomy, on random finite MDPs, exact to 1e-10."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy import payoffs
+from understudy.critics import TableCritic
+from understudy.errors import SpecError
+from understudy.policies import Tabular, TimeIndexed
+from understudy.tabular import FiniteMDP, exact, imitation_gap, occupancy, performance, q_values, samples
+
+
+def random_instance(seed, states, actions, horizon):
+    """An MDP, a time-dependent reward in [-1, 1], an expert and a learner."""
+    rng = np.random.default_rng(seed)
+    mdp = FiniteMDP(rng.dirichlet(np.ones(states), (states, actions)), rng.dirichlet(np.ones(states)), horizon)
+    reward = rng.uniform(-1, 1, (horizon, states, actions))
+    expert, learner = rng.dirichlet(np.full(actions, 0.5), (2, horizon, states))
+    return mdp, reward, expert, learner
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), shape=st.sampled_from([(1, 1, 1), (2, 3, 1), (4, 2, 5), (6, 4, 12)]))
+def test_the_three_payoffs_are_the_gap_over_T(seed, shape):
+    """U1(−r) = U2(−Q^π) = U3(−Q^{π_E}) = (J(π_E) − J(π)) / T."""
+    mdp, reward, expert, learner = random_instance(seed, *shape)
+    horizon = mdp.horizon
+    gap = float(imitation_gap(mdp, reward, expert, learner)) / horizon
+    with jax.enable_x64(True):
+        key = jax.random.key(0)
+        learner_policy, expert_policy = TimeIndexed(Tabular(jnp.asarray(learner))), TimeIndexed(Tabular(jnp.asarray(expert)))
+        learner_samples, expert_samples = samples(mdp, learner), samples(mdp, expert)
+        u1 = payoffs.payoff(TableCritic(-jnp.asarray(reward)), payoffs.reward(learner_samples, expert_samples))
+        u2 = payoffs.payoff(
+            TableCritic(-q_values(mdp, reward, learner)), payoffs.off_q(learner_policy, expert_samples, key)
+        )
+        u3 = payoffs.payoff(
+            TableCritic(-q_values(mdp, reward, expert)), payoffs.on_q(learner_samples, expert_policy, key)
+        )
+    assert u1.dtype == u2.dtype == u3.dtype == np.float64
+    np.testing.assert_allclose([float(u1), float(u2), float(u3)], gap, rtol=0, atol=1e-10)
+
+
+def test_the_signs_are_costs():
+    """A learner worse than its expert under r has a positive payoff at f = −r."""
+    mdp = FiniteMDP(np.ones((1, 2, 1)), [1.0], 3)
+    good, bad = np.tile([1.0, 0.0], (3, 1, 1)), np.tile([0.0, 1.0], (3, 1, 1))
+    reward = np.tile([1.0, 0.0], (3, 1, 1))
+    with jax.enable_x64(True):
+        pair = payoffs.reward(samples(mdp, bad), samples(mdp, good))
+        assert float(payoffs.payoff(TableCritic(-jnp.asarray(reward)), pair)) == pytest.approx(1.0)
+
+
+def test_occupancies_are_distributions_and_values_agree_with_them():
+    mdp, reward, _, learner = random_instance(3, 5, 3, 9)
+    np.testing.assert_allclose(np.asarray(occupancy(mdp, learner)).sum((1, 2)), 1, atol=1e-12)
+    value = (np.asarray(q_values(mdp, reward, learner))[0] * learner[0]).sum(1) @ np.asarray(mdp.initial)
+    np.testing.assert_allclose(performance(mdp, reward, learner), value, atol=1e-12)
+
+
+def test_exactness_is_scoped():
+    """Tabular calls compute in float64 and leave float32 as the default elsewhere."""
+
+    @exact
+    def inside():
+        return jnp.zeros(())
+
+    assert inside().dtype == np.float64
+    assert jnp.zeros(()).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("transitions", "initial", "horizon", "words"),
+    [
+        (np.full((2, 1, 2), 0.4), [1, 0], 3, r"transitions \[0, 0\] does not sum to one"),
+        ([[[1.5, -0.5]], [[0, 1]]], [1, 0], 3, r"transitions \[0, 0, 1\] is negative"),
+        (np.full((2, 1, 2), 0.5), [0.5, 0.4], 3, "does not sum to one"),
+        (np.full((2, 1, 2), 0.5), [1, 0], 0, "horizon is 0"),
+        (np.full((2, 2), 0.5), [1, 0], 3, "shape"),
+    ],
+)
+def test_a_broken_mdp_is_named(transitions, initial, horizon, words):
+    with pytest.raises(SpecError, match=words):
+        FiniteMDP(transitions, initial, horizon)

@@ -1,0 +1,146 @@
+"""Policies: the same action on NumPy and JAX, densities that are densities, carries that remember."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.frames import Frame
+from understudy.policies import (
+    Carry,
+    Categorical,
+    Deterministic,
+    Framed,
+    Gaussian,
+    Mixture,
+    Tabular,
+    TimeIndexed,
+    start,
+    step,
+)
+from understudy.types import Dataset
+
+CARRY = start()
+OBS = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+
+
+def stacked(kind, count, key=0):
+    return jax.vmap(lambda k: kind.init(k, 3, 2, (8,)))(jax.random.split(jax.random.key(key), count))
+
+
+def framed(kind, act):
+    """A policy in the coordinates of a task with bounds [0, 4] and far from standardised observations."""
+    demonstrations = us.Demonstrations.from_arrays(
+        OBS * 5 + 2, np.full((7, act), 1.0), action_space=us.Continuous((0.0,) * act, (4.0,) * act)
+    )
+    data, _ = demonstrations.split([1], 0.0)
+    frame = Frame.fit(demonstrations.spec, Dataset(data.steps, data.count[0]))
+    return Framed(kind.init(jax.random.key(0), 3, act, (8,)), frame)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Deterministic.init(jax.random.key(0), 3, 2, (8, 8)),
+        Gaussian.init(jax.random.key(0), 3, 2, (8, 8), "tanh"),
+        Categorical.init(jax.random.key(0), 3, 4, (8, 8)),
+        framed(Deterministic, 2),
+        framed(Gaussian, 1),
+    ],
+    ids=lambda policy: type(policy).__name__,
+)
+def test_numpy_and_jax_give_the_same_action(policy):
+    on_host = jax.tree.map(np.asarray, policy).mode(CARRY, OBS)
+    assert isinstance(on_host, np.ndarray)
+    np.testing.assert_allclose(on_host, jax.vmap(lambda o: policy.mode(CARRY, o))(jnp.asarray(OBS)), atol=1e-5)
+
+
+def test_actions_leave_in_the_range_of_the_environment():
+    policy = framed(Deterministic, 2)
+    far = jax.tree.map(lambda x: x * 50, policy.policy)
+    actions = Framed(far, policy.frame).mode(CARRY, jnp.asarray(OBS * 50))
+    assert actions.min() == 0.0
+    assert actions.max() == 4.0
+
+
+def test_the_frame_uses_only_the_episodes_it_was_given():
+    """Steps beyond the count are padding and do not move the mean."""
+    observations = np.concatenate([np.zeros((10, 1)), np.full((10, 1), 100.0)])
+    demonstrations = us.Demonstrations.from_arrays(observations, observations, [10, 10])
+    data, _ = demonstrations.split([1, 2], 0.0)
+    frames = jax.vmap(lambda count: Frame.fit(demonstrations.spec, data._replace(count=count)))(data.count)
+    np.testing.assert_allclose(frames.obs_mean[:, 0], [0, 50])
+    np.testing.assert_allclose(frames.obs_std[:, 0], [1e-3, 50 + 1e-3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_a_gaussian_density_integrates_to_one(scale):
+    """Under the tanh, and in the environment's coordinates."""
+    policy = Gaussian.init(jax.random.key(3), 3, 1, (8,))
+    frame = Frame(jnp.zeros(3), jnp.ones(3), jnp.zeros(1), jnp.full(1, scale))
+    grid = jnp.linspace(-scale, scale, 40_001)[1:-1, None]
+    density = jnp.exp(jax.vmap(lambda a: Framed(policy, frame).log_prob(CARRY, jnp.zeros(3), a))(grid))
+    assert float(density.sum() * (grid[1, 0] - grid[0, 0])) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_draws_follow_the_probabilities():
+    policy = Categorical.init(jax.random.key(1), 3, 4, (8,))
+    acts, weights = policy.support(CARRY, jnp.asarray(OBS[0]), jax.random.key(0))
+    np.testing.assert_array_equal(acts, np.arange(4))
+    np.testing.assert_allclose(
+        jnp.log(weights), jax.vmap(lambda a: policy.log_prob(CARRY, jnp.asarray(OBS[0]), a))(acts), atol=1e-5
+    )
+    for drawn in (
+        jax.vmap(lambda k: policy.draw(CARRY, jnp.asarray(OBS[0]), k))(jax.random.split(jax.random.key(2), 20_000)),
+        jax.tree.map(np.asarray, policy).draw(CARRY, np.repeat(OBS[:1], 20_000, 0), np.random.default_rng(0)),
+    ):
+        np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 20_000, weights, atol=0.02)
+
+
+def test_a_tabular_policy_never_draws_what_it_excludes():
+    policy = Tabular(jnp.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]))
+    state = np.repeat([0, 1], 500)
+    for drawn in (
+        jax.vmap(lambda s, k: policy.draw(CARRY, s, k))(state, jax.random.split(jax.random.key(0), 1000)),
+        jax.tree.map(np.asarray, policy).draw(CARRY, state, np.random.default_rng(0)),
+    ):
+        assert set(np.asarray(drawn[:500]).tolist()) == {0, 2}
+        assert set(np.asarray(drawn[500:]).tolist()) == {1}
+
+
+def test_a_time_indexed_policy_changes_with_time_and_keeps_its_last():
+    stack = stacked(Deterministic, 4)
+    policy = TimeIndexed(stack)
+    times = np.array([0, 1, 2, 3, 9, 1, 0])
+    host = jax.tree.map(np.asarray, policy).mode(Carry(times, np.zeros(7, int)), OBS)
+    for t, obs, act in zip(times, OBS, host, strict=True):
+        single = jax.tree.map(lambda x, t=t: x[min(t, 3)], stack)
+        np.testing.assert_allclose(act, single.mode(CARRY, jnp.asarray(obs)), atol=1e-5)
+        np.testing.assert_allclose(
+            act, jax.jit(lambda carry, o: policy.mode(carry, o))(Carry(jnp.asarray(t), jnp.asarray(0)), jnp.asarray(obs)), atol=1e-5
+        )
+
+
+def test_a_mixture_draws_its_component_once_per_episode():
+    policy = Mixture(stacked(Deterministic, 3), jnp.array([0.2, 0.0, 0.8]))
+    carries = jax.vmap(policy.reset)(jax.random.split(jax.random.key(0), 4000))
+    np.testing.assert_allclose(np.bincount(carries.component, minlength=3) / 4000, [0.2, 0, 0.8], atol=0.03)
+    carry = policy.reset(jax.random.key(1))
+    assert step(step(carry)).component == carry.component
+    assert step(step(carry)).t == 2
+    host = jax.tree.map(np.asarray, policy)
+    carry = host.reset(np.random.default_rng(0), (7,))
+    expected = [
+        jax.tree.map(lambda x, c=c: x[c], policy.policies).mode(CARRY, jnp.asarray(o))
+        for c, o in zip(carry.component, OBS, strict=True)
+    ]
+    np.testing.assert_allclose(host.mode(carry, OBS), np.stack(expected), atol=1e-5)
+
+
+def test_the_support_of_a_mixture_weighs_its_components():
+    policy = Mixture(stacked(Categorical, 2), jnp.array([0.25, 0.75]))
+    acts, weights = policy.support(CARRY, jnp.asarray(OBS[0]), jax.random.key(0))
+    assert acts.shape == weights.shape == (4,)
+    assert float(weights.sum()) == pytest.approx(1.0)
+    assert float(weights[:2].sum()) == pytest.approx(0.25)

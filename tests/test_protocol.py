@@ -1,0 +1,133 @@
+"""What holds for every algorithm: it is pure, its seeds are its own, and its card tells the truth."""
+
+import dataclasses
+import inspect
+import pkgutil
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy import algorithms
+from understudy.errors import NeedsError
+from understudy.game import NEEDS, Algorithm
+from understudy.run import traced
+from understudy.types import RoundData
+
+# Every registered algorithm, small enough for a test. A new one adds a line here.
+SMALL = {"bc": {"rounds": 3, "steps": 4, "batch_size": 16, "hidden": (8, 8)}}
+
+CASES = [(name, kind) for name, cls in us.ALGORITHMS.items() for kind in cls.card.actions]
+
+
+@pytest.fixture
+def demonstrations(request, continuous, discrete):
+    return {"continuous": continuous, "discrete": discrete}[request.param]
+
+
+def three_updates(algorithm, demonstrations, seed):
+    """The state after three rounds, by the protocol alone."""
+    algorithm = traced(algorithm)
+    data, _ = demonstrations.split([demonstrations.episodes], 0.1)
+    data = data._replace(count=data.count[0])
+    init_key, *keys = jax.random.split(jax.random.key(seed), 4)
+    state = algorithm.init(init_key, demonstrations.spec, data)
+    for key in keys:
+        state, _ = algorithm.update(state, RoundData(data), key)
+    return state
+
+
+def assert_close(left, right, tolerance=1e-5):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        np.testing.assert_allclose(a, b, atol=tolerance, rtol=tolerance)
+
+
+def differs(left, right):
+    return any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
+
+
+def test_every_algorithm_file_is_registered_and_tested():
+    found = set()
+    for module in pkgutil.walk_packages(algorithms.__path__, f"{algorithms.__name__}."):
+        for _, cls in inspect.getmembers(import_module(module.name), inspect.isclass):
+            if issubclass(cls, Algorithm) and cls is not Algorithm:
+                found.add(cls)
+    assert found == set(us.ALGORITHMS.values())
+    assert set(SMALL) == set(us.ALGORITHMS)
+
+
+@pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
+def test_jit_agrees_with_no_jit(name, demonstrations):
+    algorithm = us.ALGORITHMS[name](**SMALL[name])
+    with jax.disable_jit():
+        plain = three_updates(algorithm, demonstrations, 0)
+    assert_close(plain, jax.jit(lambda: three_updates(algorithm, demonstrations, 0))())
+
+
+@pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
+def test_vmap_over_seeds_agrees_with_a_loop(name, demonstrations):
+    algorithm = us.ALGORITHMS[name](**SMALL[name])
+    together = jax.jit(jax.vmap(lambda seed: three_updates(algorithm, demonstrations, seed)))(jnp.arange(3))
+    alone = jax.jit(lambda seed: three_updates(algorithm, demonstrations, seed))
+    for seed in range(3):
+        assert_close(jax.tree.map(lambda x, i=seed: x[i], together), alone(seed))
+
+
+@pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
+def test_the_same_seed_repeats_exactly_and_different_seeds_differ(name, demonstrations):
+    algorithm = us.ALGORITHMS[name](**SMALL[name])
+    first, second = (us.imitate(algorithm, demonstrations, seeds=2) for _ in range(2))
+    for a, b in zip(first.policies, second.policies, strict=True):
+        assert not differs(a.policy, b.policy)
+    assert differs(first.policies[0].policy, first.policies[1].policy)
+
+
+@pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
+def test_one_program_of_counts_and_seeds_agrees_with_separate_calls(name, demonstrations):
+    algorithm = us.ALGORITHMS[name](**SMALL[name])
+    together = us.imitate(algorithm, demonstrations, seeds=[3, 5], episodes=[2, 4])
+    assert [(run.episodes, run.seed) for run in together.runs] == [(2, 3), (2, 5), (4, 3), (4, 5)]
+    for run, actor in zip(together.runs, together.policies, strict=True):
+        alone = us.imitate(algorithm, demonstrations.first(run.episodes), seeds=[run.seed])
+        assert_close(actor.policy, alone.policies[0].policy)
+
+
+@pytest.mark.parametrize("name", us.ALGORITHMS)
+def test_numbers_are_leaves_so_that_a_sweep_is_a_vmap(name):
+    """No float is a constant of the compiled program."""
+    algorithm = us.ALGORITHMS[name](**SMALL[name])
+    floats = [f for f in vars(algorithm).values() if isinstance(f, float)]
+    assert len([leaf for leaf in jax.tree.leaves(algorithm) if isinstance(leaf, float)]) == len(floats)
+
+
+@pytest.mark.parametrize("name", us.ALGORITHMS)
+def test_the_card_is_consistent(name, continuous, discrete):
+    cls = us.ALGORITHMS[name]
+    card = cls.card
+    assert card.name == name
+    assert card.needs == NEEDS[card.moments]
+    assert cls.__module__ == f"understudy.algorithms.{card.moments.replace('-', '_').lower()}.{name}"
+    assert "Deviations" in inspect.getmodule(cls).__doc__
+    for kind, demonstrations in (("continuous", continuous), ("discrete", discrete)):
+        if kind not in card.actions:
+            with pytest.raises(NeedsError, match=kind):
+                us.imitate(cls(**SMALL[name]), demonstrations)
+    if "environment" in card.needs:
+        with pytest.raises(NeedsError, match="env="):
+            us.imitate(cls(**SMALL[name]), continuous)
+    else:
+        assert us.imitate(cls(**SMALL[name]), continuous).policies
+
+
+@pytest.mark.parametrize("name", us.ALGORITHMS)
+def test_every_setting_is_documented(name):
+    """The docstring under each field is its help on the command line."""
+    cls = us.ALGORITHMS[name]
+    source = inspect.getsource(cls)
+    for field in (f.name for f in dataclasses.fields(cls)):
+        declared = source.index(f"\n    {field}:")
+        assert source[declared + 1 :].split("\n")[1].strip().startswith('"""'), f"{name}.{field} has no docstring"
