@@ -10,14 +10,15 @@
 from understudy import _cache as _cache
 from understudy.actor import Actor, load_policy
 from understudy.algorithms import ALGORITHMS, bc
+from understudy.collecting import collect
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
 from understudy.errors import UnderstudyError
-from understudy.evaluate import Evaluation, evaluate
+from understudy.evaluation import Evaluation, evaluate
 from understudy.game import Algorithm, Card
-from understudy.imitate import imitate
+from understudy.front_door import imitate
 from understudy.results import Result, load_run
-from understudy.rollout import rollout
+from understudy.rollouts import rollout
 from understudy.types import Continuous, Discrete, Spec
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "Spec",
     "UnderstudyError",
     "bc",
+    "collect",
     "evaluate",
     "imitate",
     "load",

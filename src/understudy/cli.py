@@ -12,15 +12,15 @@ from rich.markup import escape
 
 from understudy import __version__, display
 from understudy.algorithms import ALGORITHMS, find
-from understudy.collect import collect
+from understudy.collecting import collect
 from understudy.data import bundled, load
 from understudy.demo import EVALUATION_EPISODES, demo
 from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
 from understudy.errors import NeedsError, UnderstudyError, unknown
-from understudy.evaluate import Evaluation, Sample, interval
+from understudy.evaluation import Evaluation, Sample, interval
 from understudy.game import Algorithm
-from understudy.imitate import imitate
+from understudy.front_door import imitate
 from understudy.results import load_run, write_csv
 from understudy.storage import check_free
 from understudy.types import Continuous

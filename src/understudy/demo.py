@@ -15,10 +15,10 @@ from pathlib import Path
 from understudy import data, figures
 from understudy.algorithms import bc
 from understudy.envs import Forest, Pendulum
-from understudy.evaluate import Sample, Score
-from understudy.imitate import imitate
+from understudy.evaluation import Sample, Score
+from understudy.front_door import imitate
 from understudy.results import provenance
-from understudy.rollout import Episodes, rollout
+from understudy.rollouts import Episodes, rollout
 from understudy.run import Progress
 from understudy.storage import check_free, whole_directory, write_json
 

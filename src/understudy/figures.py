@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from understudy.envs.forest import SIZE, Forest
-from understudy.evaluate import Score
-from understudy.rollout import Episodes
+from understudy.evaluation import Score
+from understudy.rollouts import Episodes
 from understudy.storage import whole_file
 from understudy.types import Transition
 

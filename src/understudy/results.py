@@ -25,7 +25,7 @@ import numpy as np
 
 from understudy.actor import Actor, load_policy
 from understudy.errors import NeedsError, RunError
-from understudy.evaluate import Evaluation, Sample, evaluate
+from understudy.evaluation import Evaluation, Sample, evaluate
 from understudy.game import Algorithm
 from understudy.storage import whole_directory, whole_file, write_json
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
+from understudy.data.checks import Checker
 from understudy.errors import DemonstrationError
 from understudy.types import ActionSpace, Continuous, Dataset, Discrete, Spec, Transition
 
@@ -63,37 +64,17 @@ class Demonstrations:
         `action_space`, the number of discrete actions is the largest seen plus one, and continuous bounds are the
         extremes of the data. `source` is what errors call the data.
         """
-        observations = _numbers(source, "observations", observations)
-        steps = observations.shape[0]
-        observations = observations.reshape(steps, -1)
-        lengths = np.atleast_1d(np.asarray([steps] if lengths is None else lengths))
-        _check_lengths(source, lengths, steps)
-        _check_finite(source, "observations", observations, lengths)
-        actions = _numbers(source, "actions", actions, keep_integers=True)
-        _check_steps(source, "actions", actions, steps)
-        actions, space = _check_actions(source, actions, action_space, lengths)
+        check = Checker(source)
+        observations = check.numbers("observations", observations)
+        lengths = check.lengths([len(observations)] if lengths is None else lengths, len(observations))
+        observations = check.rows("observations", observations, lengths)
+        actions, space = check.actions(actions, action_space, lengths)
         if next_observations is not None:
-            next_observations = _numbers(source, "next_observations", next_observations)
-            _check_steps(source, "next_observations", next_observations, steps)
-            next_observations = next_observations.reshape(steps, -1)
-            if next_observations.shape != observations.shape:
-                raise DemonstrationError(
-                    f"{source}: next_observations has shape {next_observations.shape}, "
-                    f"observations {observations.shape}: they must agree"
-                )
-            _check_finite(source, "next_observations", next_observations, lengths)
+            next_observations = check.rows("next_observations", next_observations, lengths, like=observations)
         if terminals is not None:
-            terminals = np.asarray(terminals).astype(bool).reshape(-1)
-            _check_steps(source, "terminals", terminals, steps)
-            final = np.cumsum(lengths) - 1
-            inside = np.setdiff1d(np.flatnonzero(terminals), final)
-            if inside.size:
-                where = _where(int(inside[0]), lengths)
-                raise DemonstrationError(f"{source}: terminals is True inside an episode, first at {where}")
+            terminals = check.terminals(terminals, lengths)
         if rewards is not None:
-            rewards = _numbers(source, "rewards", rewards).reshape(-1)
-            _check_steps(source, "rewards", rewards, steps)
-            _check_finite(source, "rewards", rewards, lengths)
+            rewards = check.rows("rewards", rewards, lengths)[:, 0]
         if ends not in ("time_limit", "terminal"):
             raise DemonstrationError(f"{source}: ends is '{ends}': choose 'time_limit' or 'terminal'")
         longest = int(lengths.max())
@@ -102,7 +83,7 @@ class Demonstrations:
         return cls(
             observations=observations,
             actions=actions,
-            lengths=lengths.astype(np.int64),
+            lengths=lengths,
             action_space=space,
             horizon=longest if horizon is None else int(horizon),
             next_observations=next_observations,
@@ -167,7 +148,7 @@ class Demonstrations:
                 f"the demonstrations' actions are {type(self.action_space).__name__.lower()}, those of {name} "
                 f"{type(spec.action).__name__.lower()}: they are not from this environment"
             )
-        actions, space = _check_actions(f"demonstrations for {name}", self.actions, spec.action, self.lengths)
+        actions, space = Checker(f"demonstrations for {name}").actions(self.actions, spec.action, self.lengths)
         horizon = max(spec.horizon, self.horizon)
         return replace(self, actions=actions, action_space=space, horizon=horizon, env=name, bounds_from_data=False)
 
@@ -219,92 +200,3 @@ class Demonstrations:
     def __repr__(self) -> str:
         name = f"{self.env}, " if self.env else ""
         return f"Demonstrations({name}{self.episodes} episodes, {self.steps} steps, {self.spec})"
-
-
-def _numbers(source: str, name: str, value: Any, keep_integers: bool = False) -> np.ndarray:
-    array = np.asarray(value)
-    if array.dtype == object or array.dtype.kind not in "fiub":
-        raise DemonstrationError(f"{source}: {name} has type {array.dtype}: it must be an array of plain numbers")
-    if array.ndim == 0:
-        raise DemonstrationError(f"{source}: {name} is a single number: it needs one row per step")
-    if array.dtype.kind in "iub" and keep_integers:
-        return array.astype(np.int32)
-    return array.astype(np.float32)
-
-
-def _check_lengths(source: str, lengths: np.ndarray, steps: int) -> None:
-    if lengths.dtype.kind not in "iu":
-        raise DemonstrationError(f"{source}: lengths has type {lengths.dtype}: it must hold whole numbers")
-    if lengths.ndim != 1 or lengths.size == 0 or steps == 0:
-        raise DemonstrationError(f"{source}: there are no episodes ({lengths.size} lengths, {steps} steps)")
-    if (lengths < 1).any():
-        first = int(np.flatnonzero(lengths < 1)[0])
-        raise DemonstrationError(f"{source}: episode {first} has length {lengths[first]}: every episode needs a step")
-    if lengths.sum() != steps:
-        raise DemonstrationError(
-            f"{source}: lengths add up to {int(lengths.sum())}, but there are {steps} observations: "
-            "they must be the same number"
-        )
-
-
-def _check_steps(source: str, name: str, array: np.ndarray, steps: int) -> None:
-    if array.shape[0] != steps:
-        raise DemonstrationError(f"{source}: {name} has {array.shape[0]} rows, observations {steps}: they must agree")
-
-
-def _where(step: int, lengths: np.ndarray) -> str:
-    episode = int(np.searchsorted(np.cumsum(lengths), step, side="right"))
-    return f"episode {episode}, step {step - int(lengths[:episode].sum())}"
-
-
-def _check_finite(source: str, name: str, array: np.ndarray, lengths: np.ndarray) -> None:
-    bad = ~np.isfinite(array)
-    if bad.any():
-        first = np.argwhere(bad)[0]
-        dimension = f", dimension {first[1]}" if array.ndim > 1 else ""
-        raise DemonstrationError(
-            f"{source}: {name} has {int(bad.sum())} values that are NaN or infinite, the first at "
-            f"{_where(int(first[0]), lengths)}{dimension}: repair or drop those steps"
-        )
-
-
-def _check_actions(
-    source: str, actions: np.ndarray, space: ActionSpace | None, lengths: np.ndarray
-) -> tuple[np.ndarray, ActionSpace]:
-    """The actions in their canonical shape and type, and their space, checked against each other."""
-    if actions.dtype.kind == "i" and not isinstance(space, Continuous):
-        if actions.ndim == 2 and actions.shape[1] == 1:
-            actions = actions[:, 0]
-        if actions.ndim != 1:
-            raise DemonstrationError(f"{source}: discrete actions have shape {actions.shape}: one index a step is needed")
-        space = Discrete(int(max(actions.max() + 1, 1))) if space is None else space
-        bad = (actions < 0) | (actions >= space.n)
-        if bad.any():
-            first = int(np.flatnonzero(bad)[0])
-            raise DemonstrationError(
-                f"{source}: {int(bad.sum())} actions are out of range, the first {actions[first]} at "
-                f"{_where(first, lengths)}: discrete actions run from 0 to {space.n - 1}"
-            )
-        return actions, space
-    if isinstance(space, Discrete):
-        raise DemonstrationError(f"{source}: actions are real numbers, but the action space has {space.n} discrete actions")
-    actions = actions.astype(np.float32).reshape(len(actions), -1)
-    _check_finite(source, "actions", actions, lengths)
-    if space is None:
-        low, high = actions.min(0), actions.max(0)
-        flat = low == high
-        low, high = np.where(flat, low - 1, low), np.where(flat, high + 1, high)
-        return actions, Continuous(tuple(map(float, low)), tuple(map(float, high)))
-    if actions.shape[1:] != space.shape:
-        raise DemonstrationError(f"{source}: actions have {actions.shape[1]} dimensions, the action space {space.shape[0]}")
-    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-    slack = 1e-5 * (high - low)
-    bad = (actions < low - slack) | (actions > high + slack)
-    if bad.any():
-        step, dimension = np.argwhere(bad)[0]
-        raise DemonstrationError(
-            f"{source}: {int(bad.sum())} action values are outside the bounds, the first {actions[step, dimension]:g} at "
-            f"{_where(int(step), lengths)}, dimension {dimension}: the bounds are "
-            f"[{low[dimension]:g}, {high[dimension]:g}]"
-        )
-    return np.clip(actions, low, high), space

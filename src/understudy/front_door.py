@@ -14,7 +14,7 @@ from understudy.actor import Actor
 from understudy.data import Demonstrations, load
 from understudy.envs import make
 from understudy.errors import NeedsError, SettingError
-from understudy.evaluate import Sample
+from understudy.evaluation import Sample
 from understudy.game import Algorithm
 from understudy.results import Result, Run, hyperparameters, provenance
 from understudy.selection import held_out, held_out_payoff

@@ -10,9 +10,9 @@ from understudy.actor import load_policy
 from understudy.data import Demonstrations
 from understudy.envs import Environment, HostEnvironment, make
 from understudy.errors import NeedsError, SpecError
-from understudy.evaluate import check_fits
+from understudy.evaluation import check_fits
 from understudy.policies import Policy
-from understudy.rollout import HostPolicy, rollout
+from understudy.rollouts import HostPolicy, rollout
 
 
 def collect(

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from understudy.actor import Actor
 from understudy.envs import make
 from understudy.errors import SpecError
-from understudy.rollout import rollout
+from understudy.rollouts import rollout
 
 
 class Interval(NamedTuple):

@@ -1,0 +1,127 @@
+"""Checks of demonstrations as they come in. Each names the data, the place and the value, and the way out."""
+
+from typing import Any
+
+import numpy as np
+
+from understudy.errors import DemonstrationError
+from understudy.types import ActionSpace, Continuous, Discrete
+
+
+class Checker:
+    """Checks arrays of one `source`, which its errors name."""
+
+    def __init__(self, source: str):
+        self.source = source
+
+    def error(self, words: str) -> DemonstrationError:
+        return DemonstrationError(f"{self.source}: {words}")
+
+    def numbers(self, name: str, value: Any) -> np.ndarray:
+        """An array of plain numbers, with a row for each step."""
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise self.error(f"{name} has type {array.dtype}: it must be an array of plain numbers")
+        if array.ndim == 0:
+            raise self.error(f"{name} is a single number: it needs one row per step")
+        return array
+
+    def lengths(self, value: Any, steps: int) -> np.ndarray:
+        """Episode lengths that add up to the number of steps."""
+        lengths = np.atleast_1d(np.asarray(value))
+        if lengths.size == 0 or steps == 0:
+            raise self.error(f"there are no episodes ({lengths.size} lengths, {steps} steps)")
+        if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
+            raise self.error(f"lengths has type {lengths.dtype} and shape {lengths.shape}: whole numbers are needed")
+        if (lengths < 1).any():
+            first = int(np.flatnonzero(lengths < 1)[0])
+            raise self.error(f"episode {first} has length {lengths[first]}: every episode needs a step")
+        if lengths.sum() != steps:
+            raise self.error(
+                f"lengths add up to {int(lengths.sum())}, but there are {steps} observations: "
+                "they must be the same number"
+            )
+        return lengths.astype(np.int64)
+
+    def rows(self, name: str, value: Any, lengths: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
+        """A finite float32 row for each step, of the width of `like` where that is given."""
+        array = self._steps(name, self.numbers(name, value), lengths)
+        array = array.astype(np.float32).reshape(len(array), -1)
+        if like is not None and array.shape != like.shape:
+            raise self.error(f"{name} has shape {array.shape}, observations {like.shape}: they must agree")
+        bad = ~np.isfinite(array)
+        if bad.any():
+            step, dimension = np.argwhere(bad)[0]
+            raise self.error(
+                f"{name} has {int(bad.sum())} values that are NaN or infinite, the first at {_where(step, lengths)}, "
+                f"dimension {dimension}: repair or drop those steps"
+            )
+        return array
+
+    def terminals(self, value: Any, lengths: np.ndarray) -> np.ndarray:
+        """Booleans that are true at the ends of episodes only."""
+        array = self._steps("terminals", self.numbers("terminals", value), lengths).astype(bool).reshape(-1)
+        inside = np.setdiff1d(np.flatnonzero(array), np.cumsum(lengths) - 1)
+        if inside.size:
+            raise self.error(f"terminals is True inside an episode, first at {_where(inside[0], lengths)}")
+        return array
+
+    def actions(
+        self, value: Any, space: ActionSpace | None, lengths: np.ndarray
+    ) -> tuple[np.ndarray, ActionSpace]:
+        """The actions in their canonical shape and type, and their space, checked against each other."""
+        array = self._steps("actions", self.numbers("actions", value), lengths)
+        if array.dtype.kind in "iub" and not isinstance(space, Continuous):
+            return self._discrete(array, space, lengths)
+        if isinstance(space, Discrete):
+            raise self.error(f"actions are real numbers, but the action space has {space.n} discrete actions")
+        return self._continuous(self.rows("actions", array, lengths), space, lengths)
+
+    def _discrete(
+        self, actions: np.ndarray, space: Discrete | None, lengths: np.ndarray
+    ) -> tuple[np.ndarray, Discrete]:
+        if actions.size != len(actions):
+            raise self.error(f"discrete actions have shape {actions.shape}: one index a step is needed")
+        actions = actions.reshape(-1).astype(np.int64)
+        space = Discrete(int(max(actions.max() + 1, 1))) if space is None else space
+        bad = (actions < 0) | (actions >= space.n)
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            raise self.error(
+                f"{int(bad.sum())} actions are out of range, the first {actions[first]} at {_where(first, lengths)}: "
+                f"discrete actions run from 0 to {space.n - 1}"
+            )
+        return actions.astype(np.int32), space
+
+    def _continuous(
+        self, actions: np.ndarray, space: Continuous | None, lengths: np.ndarray
+    ) -> tuple[np.ndarray, Continuous]:
+        if space is None:
+            low, high = actions.min(0), actions.max(0)
+            flat = low == high
+            low, high = np.where(flat, low - 1, low), np.where(flat, high + 1, high)
+            return actions, Continuous(tuple(map(float, low)), tuple(map(float, high)))
+        if actions.shape[1:] != space.shape:
+            raise self.error(f"actions have {actions.shape[1]} dimensions, the action space {space.shape[0]}")
+        low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+        slack = 1e-5 * (high - low)
+        bad = (actions < low - slack) | (actions > high + slack)
+        if bad.any():
+            step, dimension = np.argwhere(bad)[0]
+            raise self.error(
+                f"{int(bad.sum())} action values are outside the bounds, the first {actions[step, dimension]:g} at "
+                f"{_where(step, lengths)}, dimension {dimension}: the bounds are "
+                f"[{low[dimension]:g}, {high[dimension]:g}]"
+            )
+        return np.clip(actions, low, high), space
+
+    def _steps(self, name: str, array: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        if len(array) != lengths.sum():
+            raise self.error(f"{name} has {len(array)} rows, observations {lengths.sum()}: they must agree")
+        return array
+
+
+def _where(step: int, lengths: np.ndarray) -> str:
+    """Which episode, and which step of it."""
+    episode = int(np.searchsorted(np.cumsum(lengths), step, side="right"))
+    return f"episode {episode}, step {step - int(lengths[:episode].sum())}"

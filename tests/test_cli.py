@@ -1,0 +1,180 @@
+"""Each command as a user types it."""
+
+import contextlib
+import csv
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy import cli, demo, display
+
+SMALL = "--rounds 3 --steps 20 --hidden 16 --batch-size 32".split()
+
+
+@pytest.fixture
+def understudy(monkeypatch, capsys, tmp_path):
+    """Run a command in an empty directory: (exit status, what it printed, what it complained about)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["understudy", *words])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        out, err = capsys.readouterr()
+        return stopped.value.code or 0, out, err
+
+    return run
+
+
+def test_from_demonstrations_to_a_measured_gap(understudy, tmp_path):
+    status, out, _ = understudy("demos", "collect", "Pendulum", "--episodes", "4", "--out", "demos.npz")
+    assert status == 0
+    assert "4 episodes, 800 steps (200 to 200 an episode), return -" in out
+    status, out, _ = understudy("demos", "inspect", "demos.npz")
+    assert status == 0
+    assert "continuous [-2, 2]" in out
+    assert "0 of 4 in a terminal state" in out
+    status, out, err = understudy("train", "bc", "--demos", "demos.npz", "--episodes", "2", "4", "--seeds", "2", *SMALL)
+    assert (status, err) == (0, "")
+    assert out.count("finished") == 4
+    assert out.count("selected") == 1
+    config = json.loads((tmp_path / "runs/bc/config.json").read_text())
+    assert config["command"].startswith("understudy train bc --demos demos.npz")
+    assert config["algorithm"]["hyperparameters"]["hidden"] == [16]
+    status, out, _ = understudy("evaluate", "runs/bc", "--episodes", "3", "--out", "returns.csv")
+    assert status == 0
+    assert "imitation gap" in out
+    rows = list(csv.DictReader((tmp_path / "returns.csv").open()))
+    assert len(rows) == 4 * 3
+    assert np.mean([float(row["return"]) for row in rows]) < 0
+    status, out, _ = understudy("demos", "collect", "Pendulum", "--expert", "runs/bc", "--episodes", "2", "--out", "mine.npz")
+    assert us.load("mine.npz").episodes == 2
+
+
+def test_a_task_is_enough_where_demonstrations_are_bundled(understudy):
+    status, out, _ = understudy("train", "bc", "--env", "Forest", "--episodes", "3", "--out", "r", *SMALL)
+    assert status == 0
+    assert us.load_run("r").config["demonstrations"]["env"] == "Forest"
+
+
+def test_a_function_can_be_the_expert(understudy, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("import numpy as np\ndef left(obs): return np.zeros(len(obs), int)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    status, _, _ = understudy("demos", "collect", "CartPole-v1", "--expert", "mine:left", "--episodes", "3", "--out", "d.npz")
+    assert status == 0
+    demonstrations = us.load("d.npz")
+    assert demonstrations.action_space == us.Discrete(2)
+    assert demonstrations.terminals.sum() == 3
+    assert not demonstrations.actions.any()
+
+
+def test_the_taxonomy_and_the_environments_are_listed(understudy):
+    status, out, _ = understudy("algorithms")
+    assert status == 0
+    for algorithm in us.ALGORITHMS.values():
+        assert algorithm.card.title in out
+        assert algorithm.card.bound in out
+    status, out, _ = understudy("envs")
+    assert status == 0
+    assert "Forest" in out
+    assert "LunarLander-v3" in out
+    status, out, _ = understudy("--help")
+    assert status == 0
+    for command in cli.COMMANDS:
+        assert command in out
+    assert understudy("--version")[1] == f"understudy {us.__version__}\n"
+    assert "--lr" in understudy("train", "bc", "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trian bc", "unknown command 'trian': did you mean 'train'?"),
+        ("train bcc --demos Forest", "unknown algorithm 'bcc': did you mean 'bc'?"),
+        ("train bc", "nothing to learn from: pass --demos"),
+        ("train bc --demos none.npz", "no file 'none.npz'"),
+        ("train bc --demos Forst", "did you mean 'Forest'?"),
+        ("train bc --demos Pendulum --env Forest", "they are not from this environment"),
+        ("train bc --demos Pendulum --episodes 99", "episodes is 99, but there are 25 in Pendulum"),
+        ("train bc --demos Pendulum --seeds 0", "seeds is empty"),
+        ("train bc --demos Pendulum --lr -1", "lr is -1.0: a number above 0 is needed"),
+        ("train bc --demos Pendulum --holdout 0.9", "holdout is 0.9"),
+        ("evaluate nowhere", "no run at 'nowhere'"),
+        ("demos inspect none.npz", "no file 'none.npz'"),
+        ("demos collect Hopper --out x.npz", "unknown environment 'Hopper'"),
+        ("demos collect CartPole-v1 --out x.npz", "has no scripted expert"),
+        ("demos collect Forest --expert no_such:thing --out x.npz", "cannot be imported"),
+        ("demos colect Forest --out x.npz", "did you mean 'demos collect'?"),
+    ],
+)
+def test_a_mistake_gets_one_clear_line_and_leaves_nothing(words, said, understudy, tmp_path):
+    status, out, err = understudy(*words.split())
+    assert status == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_taken_directory_is_refused_before_training(understudy, monkeypatch):
+    assert understudy("train", "bc", "--demos", "Forest", *SMALL)[0] == 0
+    monkeypatch.setattr(cli, "imitate", lambda *a, **k: pytest.fail("trained first"))
+    status, _, err = understudy("train", "bc", "--demos", "Forest", *SMALL)
+    assert status == 2
+    assert "the directory 'runs/bc' already holds a run" in err
+
+
+def test_ctrl_c_keeps_what_is_trained_and_says_so(understudy, monkeypatch):
+    @contextlib.contextmanager
+    def interrupting(title):
+        yield lambda done, total, metrics: signal.raise_signal(signal.SIGINT) if done == 2 else None
+
+    monkeypatch.setattr(display, "training_progress", interrupting)
+    status, out, _ = understudy("train", "bc", "--demos", "Forest", "--rounds", "50", *SMALL[2:])
+    assert status == 130
+    assert "Interrupted. What was trained until then is kept in runs/bc" in out
+    assert us.load_run("runs/bc").interrupted
+
+
+def test_ctrl_c_before_anything_is_trained_leaves_nothing(understudy, monkeypatch, tmp_path):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "imitate", interrupted)
+    status, _, err = understudy("train", "bc", "--demos", "Forest")
+    assert status == 130
+    assert "nothing was written" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_tells_its_story_and_can_be_repeated(understudy, monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "EVALUATION_EPISODES", 20)
+    monkeypatch.setattr(demo, "SEEDS", 2)
+    monkeypatch.setattr(demo, "bc", lambda **kw: us.bc(**{**kw, "rounds": 2, "steps": 100}))
+    for _ in range(2):
+        status, out, _ = understudy("demo")
+        assert status == 0
+        assert out.count("Behavioral cloning") == 6
+    assert (tmp_path / "out/demo/demo.png").stat().st_size > 10_000
+    assert us.load_policy(tmp_path / "out/demo/pendulum")(np.zeros(3)).shape == (1,)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["demo"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/precious").write_text("")
+    status, _, err = understudy("demo", "--out", "mine")
+    assert status == 2
+    assert "is not empty" in err
+
+
+def test_the_installed_command_runs_quietly():
+    """Nothing but the answer on standard output, nothing at all on standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "understudy", "demos", "inspect", "Forest"], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "25" in done.stdout

@@ -1,0 +1,183 @@
+"""Demonstrations: what comes in is checked, what goes out comes back, and bad data is named."""
+
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.errors import DemonstrationError, UnknownNameError
+
+N = 30
+
+
+def arrays(**changes):
+    """A valid file's arrays, with changes; a change to None drops the key."""
+    rng = np.random.default_rng(0)
+    base = {
+        "observations": rng.normal(size=(N, 2)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (N, 1)).astype(np.float32),
+        "lengths": np.array([10, 15, 5]),
+    }
+    return {key: value for key, value in {**base, **changes}.items() if value is not None}
+
+
+def write(path, **changes):
+    np.savez(path, **arrays(**changes))
+    return str(path)
+
+
+def spoiled(array, index, value):
+    array = array.copy()
+    array[index] = value
+    return array
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    terminals = np.zeros(N, bool)
+    terminals[[9, 29]] = True
+    given = us.Demonstrations.from_arrays(
+        **arrays(),
+        next_observations=arrays()["observations"] + 1,
+        terminals=terminals,
+        rewards=np.arange(N),
+        action_space=us.Continuous((-2.0,), (3.0,)),
+        horizon=20,
+        env="Somewhere",
+    )
+    given.save(tmp_path / "demos.npz")
+    back = us.load(tmp_path / "demos.npz")
+    for name in ("observations", "actions", "lengths", "next_observations", "terminals", "rewards"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(given, name))
+    assert (back.spec, back.env, back.ends) == (given.spec, "Somewhere", "time_limit")
+    np.testing.assert_allclose(back.returns, [45, 255, 135])
+    assert [p.name for p in tmp_path.iterdir()] == ["demos.npz"]
+
+
+def test_a_plain_file_of_the_papers_layout_is_enough(tmp_path):
+    path = write(tmp_path / "d.npz", mean_return=np.array(5.0), std_return=np.array(1.0))
+    loaded = us.load(path, episodes=2)
+    assert (loaded.episodes, loaded.steps) == (2, 25)
+    assert loaded.bounds_from_data
+    assert loaded.recorded_return == (5.0, 1.0)
+    assert loaded.action_space.low[0] == pytest.approx(float(arrays()["actions"].min()))
+
+
+def test_discrete_actions_are_recognised_by_their_type(tmp_path):
+    loaded = us.load(write(tmp_path / "d.npz", actions=np.arange(N).reshape(N, 1) % 3))
+    assert loaded.action_space == us.Discrete(3)
+    assert loaded.actions.shape == (N,)
+
+
+def test_transitions_know_their_time_and_their_ends():
+    steps = us.Demonstrations.from_arrays(**arrays()).transitions()
+    np.testing.assert_array_equal(steps.t[:12], [*range(10), 0, 1])
+    np.testing.assert_array_equal(np.flatnonzero(steps.last), [9, 24, 29])
+    assert not steps.terminal.any()
+    np.testing.assert_array_equal(steps.known_next, ~steps.last)
+    np.testing.assert_array_equal(steps.next_obs[:9], steps.obs[1:10])
+    ended = us.Demonstrations.from_arrays(**arrays(), ends="terminal").transitions()
+    np.testing.assert_array_equal(ended.terminal, ended.last)
+
+
+def test_a_split_is_nested_and_disjoint():
+    demonstrations = us.Demonstrations.from_arrays(**arrays())
+    training, held = demonstrations.split([1, 3], 0.1)
+    np.testing.assert_array_equal(training.count, [9, 27])
+    np.testing.assert_array_equal(held.count, [1, 3])
+    both = np.concatenate([training.steps.obs, held.steps.obs])
+    assert len(np.unique(both, axis=0)) == N
+    everything, same = demonstrations.split([1, 3], 0.0)
+    np.testing.assert_array_equal(everything.count, [10, 30])
+    np.testing.assert_array_equal(same.count, [10, 30])
+
+
+def test_bundled_demonstrations_fit_their_environments():
+    for name in ("Forest", "Pendulum"):
+        demonstrations = us.load(name)
+        assert demonstrations.episodes == 25
+        assert demonstrations.spec == us.make(name).spec
+        assert demonstrations.for_task(us.make(name).spec, name).env == name
+
+
+def test_bundled_demonstrations_are_what_the_scripted_expert_does():
+    again = us.collect("Pendulum", episodes=25, seed=0)
+    np.testing.assert_allclose(again.observations[:5], us.load("Pendulum").observations[:5], atol=1e-5)
+
+
+BAD = {
+    "a missing key": ({"lengths": None}, "missing lengths"),
+    "no episodes": ({"lengths": np.array([], int), "observations": np.zeros((0, 2)), "actions": np.zeros((0, 1))}, "no episodes"),
+    "an empty episode": ({"lengths": np.array([10, 0, 20])}, "episode 1 has length 0"),
+    "lengths that do not add up": ({"lengths": np.array([10, 10])}, "add up to 20, but there are 30"),
+    "fractional lengths": ({"lengths": np.array([10.5, 19.5])}, "whole numbers"),
+    "too few actions": ({"actions": np.zeros((29, 1))}, "actions has 29 rows"),
+    "NaN": (
+        {"observations": spoiled(spoiled(arrays()["observations"], (12, 1), np.nan), (20, 0), np.inf)},
+        "2 values that are NaN or infinite, the first at episode 1, step 2, dimension 1",
+    ),
+    "an infinite action": ({"actions": spoiled(arrays()["actions"], (3, 0), np.inf)}, "episode 0, step 3"),
+    "actions outside the bounds": (
+        {"actions": spoiled(arrays()["actions"], (11, 0), 7.0), "action_low": np.array([-1.0]), "action_high": np.array([1.0])},
+        r"1 action values are outside the bounds, the first 7 at episode 1, step 1.*\[-1, 1\]",
+    ),
+    "a discrete action out of range": (
+        {"actions": np.arange(N) % 4, "action_count": np.array(3)},
+        "out of range, the first 3 at episode 0, step 3: discrete actions run from 0 to 2",
+    ),
+    "a pickled object array": ({"observations": np.array([{"a": 1}] * N)}, "'observations' cannot be read as a plain array"),
+    "words": ({"observations": np.array(["a"] * N)}, "plain numbers"),
+    "an end inside an episode": ({"terminals": spoiled(np.zeros(N, bool), 4, True)}, "inside an episode.*step 4"),
+    "next observations of another shape": ({"next_observations": np.zeros((N, 3))}, "next_observations has shape"),
+    "a horizon too short": ({"horizon": np.array(9)}, "horizon is 9, but an episode has 15 steps"),
+    "an unknown way to end": ({"ends": np.array("slowly")}, "ends is 'slowly'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_demonstrations_are_named_with_their_file(case, tmp_path):
+    changes, words = BAD[case]
+    path = write(tmp_path / "bad.npz", **changes)
+    with pytest.raises(DemonstrationError, match=words) as error:
+        us.load(path)
+    assert "bad.npz" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_not_a_file_of_demonstrations_is_named(tmp_path):
+    with pytest.raises(DemonstrationError, match="no file 'nowhere.npz'"):
+        us.load("nowhere.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(DemonstrationError, match="not an npz"):
+        us.load(tmp_path / "text.npz")
+    (tmp_path / "cut.npz").write_bytes(open(write(tmp_path / "d.npz"), "rb").read()[:200])
+    with pytest.raises(DemonstrationError, match="not an npz"):
+        us.load(tmp_path / "cut.npz")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(DemonstrationError, match="a single array"):
+        us.load(tmp_path / "one.npy")
+    with pytest.raises(UnknownNameError, match="did you mean 'Pendulum'"):
+        us.load("Pendulumm")
+
+
+def test_asking_for_too_many_episodes_says_how_many_there_are():
+    with pytest.raises(DemonstrationError, match="episodes is 99, but there are 25 in Pendulum: ask for 1 to 25"):
+        us.load("Pendulum", episodes=99)
+    with pytest.raises(DemonstrationError, match="episodes is 0"):
+        us.load("Pendulum", episodes=0)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [("Forest", r"shape \(3,\), those of Forest \(4,\)"), ("CartPole-v1", "not from this environment")],
+)
+def test_demonstrations_of_another_task_are_refused(env, words):
+    with pytest.raises(DemonstrationError, match=words):
+        us.imitate(us.bc(rounds=1), us.load("Pendulum"), env=env)
+
+
+def test_actions_of_another_kind_are_refused():
+    discrete = us.Demonstrations.from_arrays(np.zeros((N, 3)), np.zeros(N, int))
+    with pytest.raises(DemonstrationError, match="actions are discrete, those of Pendulum continuous"):
+        discrete.for_task(us.Pendulum().spec, "Pendulum")
+    wild = us.Demonstrations.from_arrays(np.zeros((N, 3)), np.full((N, 1), 5.0))
+    with pytest.raises(DemonstrationError, match=r"outside the bounds, the first 5 .*\[-2, 2\]"):
+        wild.for_task(us.Pendulum().spec, "Pendulum")

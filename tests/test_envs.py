@@ -1,0 +1,225 @@
+"""Environments: dynamics that equal their originals, and a bridge that never confuses a time limit with an end."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.envs.forest import SIZE, STRIDE, ForestState, blocked
+from understudy.envs.pendulum import PendulumState
+from understudy.errors import ExtraError, SpecError, UnknownNameError
+from understudy.policies import start
+
+
+def test_pendulum_equals_gymnasiums():
+    """Same actions, same observations and rewards over an episode."""
+    theirs = gymnasium.make("Pendulum-v1")
+    obs, _ = theirs.reset(seed=3)
+    env = us.Pendulum()
+    state = PendulumState(*(jnp.float32(x) for x in theirs.unwrapped.state))
+    step = jax.jit(env.step)
+    rng = np.random.default_rng(0)
+    for t in range(200):
+        action = rng.uniform(-2.5, 2.5, 1).astype(np.float32)  # some beyond the bounds: both clip
+        obs, reward, terminated, truncated, _ = theirs.step(action)
+        ours = step(state, jnp.asarray(action), jax.random.key(0))
+        # The pendulum is chaotic: compare each step from the same state, which is the dynamics themselves.
+        np.testing.assert_allclose(ours.obs, obs, atol=1e-5)
+        np.testing.assert_allclose(ours.reward, reward, atol=1e-5, rtol=1e-5)
+        assert not ours.terminal
+        assert not terminated
+        assert truncated == (t == 199)
+        state = PendulumState(*(jnp.float32(x) for x in theirs.unwrapped.state))
+
+
+def test_pendulum_equals_gymnasiums_over_a_whole_episode():
+    """And without being set right at every step, over an episode of moderate torques."""
+    theirs = gymnasium.make("Pendulum-v1")
+    theirs.reset(seed=11)
+    with jax.enable_x64(True):
+        env = us.Pendulum()
+        state = PendulumState(*(jnp.float64(x) for x in theirs.unwrapped.state))
+        step = jax.jit(env.step)
+        actions = np.random.default_rng(1).uniform(-2, 2, (200, 1)).astype(np.float32)
+        for action in actions:
+            obs, reward, *_ = theirs.step(action)
+            ours = step(state, jnp.asarray(action), jax.random.key(0))
+            np.testing.assert_allclose(ours.obs, obs, atol=1e-5)
+            np.testing.assert_allclose(float(ours.reward), reward, atol=1e-5)
+            state = ours.state
+
+
+def test_the_pendulum_starts_as_gymnasiums_does():
+    state, _ = jax.vmap(us.Pendulum().reset)(jax.random.split(jax.random.key(0), 2000))
+    assert abs(np.abs(state.angle).max() - np.pi) < 0.02
+    assert abs(np.abs(state.speed).max() - 1) < 0.01
+
+
+def test_the_forest_is_planted_as_described():
+    trees = np.asarray(us.Forest().trees)
+    assert trees.shape == (100, 3)
+    grid_x, grid_y = np.meshgrid(np.arange(10) * 10.0, np.arange(10) * 10.0 + 5)
+    jitter = trees[:, :2] - np.stack([grid_x.ravel(), grid_y.ravel()], 1)
+    assert jitter.min() >= 0
+    assert 4.5 < jitter.max() <= 5
+    assert 2 <= trees[:, 2].min() < trees[:, 2].max() <= 3
+    assert not np.array_equal(trees, us.Forest.plant(jax.random.key(1)).trees)
+
+
+def test_a_drone_starts_at_the_edge_and_moves_five_metres():
+    env = us.Forest()
+    state, obs = env.reset(jax.random.key(0))
+    np.testing.assert_allclose(obs[1:], [50, 0, np.pi / 2], rtol=1e-6)
+    new = env.step(state, jnp.array([0.0]), jax.random.key(0))
+    np.testing.assert_allclose(new.obs[1:], [50 + STRIDE, 0, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("place", "heading", "terminal", "score"),
+    [
+        ((50.0, 97.0), np.pi / 2, True, SIZE),  # out at the top: the full score, at most 100
+        ((2.0, 40.0), np.pi, True, 0.0),  # out at the side: nothing
+        ((50.0, 40.0), np.pi / 2, False, 45.0),  # on the way
+    ],
+)
+def test_the_score_is_how_far_the_drone_got(place, heading, terminal, score):
+    env = us.Forest(jnp.array([[-50.0, -50.0, 1.0]]))  # a clearing
+    state = ForestState(jnp.array(place[0]), jnp.array(place[1]), jnp.array(np.pi / 2))
+    new = env.step(state, jnp.array([heading]), jax.random.key(0))
+    assert bool(new.terminal) is terminal
+    assert place[1] + float(new.reward) == pytest.approx(score, abs=1e-4)  # rewards so far add up to y
+
+
+def test_a_tree_ahead_raises_the_flag_and_ends_the_flight():
+    middle, end, aside = ([[50.0, 2.5, 0.4]], [[50.0, 5.0, 0.4]], [[54.0, 2.5, 0.4]])
+    for trees, flagged in ((middle, True), (end, True), (aside, False)):
+        env = us.Forest(jnp.array(trees))
+        state, obs = env.reset(jax.random.key(0))
+        assert bool(obs[0]) is flagged
+        assert bool(env.step(state, jnp.array([np.pi / 2]), jax.random.key(0)).terminal) is flagged
+
+
+def test_the_forest_expert_dodges_both_ways_and_keeps_clear():
+    env = us.Forest()
+    expert = env.expert()
+    flights = us.rollout(env, expert, 300, deterministic=False)
+    real = np.arange(flights.rewards.shape[1]) < flights.lengths[:, None]
+    obs, act = flights.steps.obs[real], flights.steps.act[real][:, 0]
+    flagged = obs[:, 0] > 0.5
+    np.testing.assert_allclose(act[~flagged], obs[~flagged, 3], atol=1e-6)
+    turn = act[flagged] - obs[flagged, 3]
+    assert np.abs(turn).min() >= np.pi / 4 - 1e-4
+    assert 0.2 < (turn > 0).mean() < 0.8
+    hit = np.asarray(blocked(env.trees, jnp.asarray(obs[:, 1]), jnp.asarray(obs[:, 2]), jnp.asarray(act)))
+    assert hit.mean() < 0.01
+    assert 50 < flights.returns.mean() < 80  # the paper's expert scores 65 on its layout
+
+
+def test_the_forest_expert_is_the_same_on_the_host():
+    expert = us.Forest().expert()
+    _, obs = us.Forest().reset(jax.random.key(0))
+    batch = np.asarray(obs)[None].repeat(5, 0)
+    batch[:, 0] = [0, 1, 1, 1, 0]
+    host = jax.tree.map(np.asarray, expert)
+    np.testing.assert_allclose(
+        host.mode(start(), batch), jax.vmap(lambda o: expert.mode(start(), o))(jnp.asarray(batch)), atol=1e-5
+    )
+
+
+class Counter(gymnasium.Env):
+    """Counts up; observes the count. Terminates or truncates after five steps."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    terminates = False
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        self.offset = float(self.np_random.integers(1000))
+        return np.array([self.offset], np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        over = self.count == 5
+        obs = np.array([self.offset + self.count], np.float32)
+        return obs, float(action[0]), over and self.terminates, over and not self.terminates, {}
+
+
+class Terminating(Counter):
+    terminates = True
+
+
+@pytest.mark.parametrize("kind", [Counter, Terminating])
+def test_a_time_limit_is_not_a_terminal_state(kind):
+    """And the final observation is the episode's own, not the next one's."""
+    played = us.rollout(kind, lambda obs: np.full((len(obs), 1), 0.5), 3, seed=7)
+    np.testing.assert_array_equal(played.lengths, 5)
+    np.testing.assert_array_equal(played.steps.last[:, -1], True)
+    np.testing.assert_array_equal(played.steps.terminal[:, -1], kind is Terminating)
+    assert not played.steps.terminal[:, :-1].any()
+    np.testing.assert_allclose(played.steps.next_obs[..., 0], played.steps.obs[..., 0] + 1)
+    np.testing.assert_allclose(played.returns, 2.5)
+    demonstrations = us.collect(kind, lambda obs: np.full((len(obs), 1), 0.5), 3)
+    assert demonstrations.terminals.sum() == (3 if kind is Terminating else 0)
+    assert demonstrations.transitions().last.sum() == 3
+
+
+def test_seeds_are_honoured():
+    act = lambda obs: np.zeros((len(obs), 1))  # noqa: E731
+    first, again, other = (us.rollout(Counter, act, 4, seed=s).steps.obs[:, 0, 0] for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert len(set(first)) > 1
+
+
+def test_both_kinds_of_pendulum_give_the_same_expert_the_same_score():
+    """One policy, in JAX and through the bridge: the returns agree up to their sampling error."""
+    expert = us.Pendulum().expert()
+    ours = us.rollout("Pendulum", expert, 200, seed=0).returns
+    theirs = us.rollout("Pendulum-v1", expert, 60, seed=0).returns
+    assert abs(ours.mean() - theirs.mean()) < 4 * np.sqrt(ours.var() / 200 + theirs.var() / 60)
+    by_function = us.rollout("Pendulum", lambda obs: np.asarray(expert.mode(start(), jnp.asarray(obs))), 200, seed=0)
+    np.testing.assert_allclose(by_function.returns, ours, rtol=1e-3)
+
+
+class Pictures(Counter):
+    observation_space = gymnasium.spaces.Box(0, 1, (8, 8), np.float32)
+
+
+class Unbounded(Counter):
+    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+
+@pytest.mark.parametrize(("kind", "words"), [(Pictures, "flat Box"), (Unbounded, "finite bounds")])
+def test_an_environment_that_does_not_fit_is_named(kind, words):
+    with pytest.raises(SpecError, match=f"{kind.__name__}.*{words}"):
+        us.make(kind)
+
+
+def test_an_unknown_environment_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean 'Forest'"):
+        us.make("forrest")
+    with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
+        us.make("Cartpole-v1")
+    with pytest.raises(SpecError, match="env is a int"):
+        us.make(3)
+
+
+def test_a_missing_extra_names_the_command_that_installs_it(monkeypatch):
+    def missing(name, **kwargs):
+        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed")
+
+    monkeypatch.setattr(gymnasium, "make", missing)
+    with pytest.raises(ExtraError, match=r"understudy\[box2d\]"):
+        us.make("LunarLander-v3")
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"), [(np.zeros((3, 2)), r"shape \(3, 2\)"), (np.full((3, 1), np.nan), "NaN or infinite")]
+)
+def test_a_policy_that_misbehaves_is_named(actions, words):
+    with pytest.raises(SpecError, match=words):
+        us.rollout(Counter, lambda obs: actions, 3)
