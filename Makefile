@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/understudy demo
@@ -18,6 +18,17 @@ test: $(VENV)/.installed-test
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The peers of the benchmarks need an older Gymnasium, so they live in an environment of their own.
+bench: $(VENV)/.installed .venv-bench/.installed
+	$(BIN)/python benchmarks/bc.py
+	$(BIN)/python benchmarks/startup.py
+
+.venv-bench/.installed:
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet torch==2.13.0
+	.venv-bench/bin/python -m pip install --quiet imitation==1.0.1
+	@touch $@
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "understudy needs Python 3.11 or later, this is %d.%d: run make PYTHON=python3.11" % v[:2])'

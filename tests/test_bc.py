@@ -1,5 +1,7 @@
 """Behavioral cloning learns what supervised learning can, and no more."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,7 +76,7 @@ def protocol_run(algorithm, demonstrations, rounds):
     """The policy at the start and after each round, by the protocol alone."""
     algorithm = traced(algorithm)
     data, _ = demonstrations.split([demonstrations.episodes], 0.0)
-    data = data._replace(count=data.count[0])
+    data = data._replace(size=data.size[0])
     state = algorithm.init(jax.random.key(0), demonstrations.spec, data)
     policies = [state.policy]
     for index in range(rounds):
@@ -91,7 +93,7 @@ def test_the_learning_rate_falls_to_zero_unless_told_not_to(decay, continuous):
     policies = protocol_run(us.bc(**{**SMALL, "decay": decay, "rounds": 8, "steps": 20}), random, 8)
     moved = [
         sum(float(jnp.abs(a - b).sum()) for a, b in zip(jax.tree.leaves(p), jax.tree.leaves(q), strict=True))
-        for p, q in zip(policies, policies[1:], strict=False)
+        for p, q in itertools.pairwise(policies)
     ]
     assert (moved[-1] < 0.1 * moved[1]) == decay
 

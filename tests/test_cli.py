@@ -13,7 +13,7 @@ import pytest
 import understudy as us
 from understudy import cli, demo, display
 
-SMALL = "--rounds 3 --steps 20 --hidden 16 --batch-size 32".split()
+SMALL = ["--rounds", "3", "--steps", "20", "--hidden", "16", "--batch-size", "32"]
 
 
 @pytest.fixture
@@ -52,12 +52,14 @@ def test_from_demonstrations_to_a_measured_gap(understudy, tmp_path):
     rows = list(csv.DictReader((tmp_path / "returns.csv").open()))
     assert len(rows) == 4 * 3
     assert np.mean([float(row["return"]) for row in rows]) < 0
-    status, out, _ = understudy("demos", "collect", "Pendulum", "--expert", "runs/bc", "--episodes", "2", "--out", "mine.npz")
+    status, out, _ = understudy(
+        "demos", "collect", "Pendulum", "--expert", "runs/bc", "--episodes", "2", "--out", "mine.npz"
+    )
     assert us.load("mine.npz").episodes == 2
 
 
 def test_a_task_is_enough_where_demonstrations_are_bundled(understudy):
-    status, out, _ = understudy("train", "bc", "--env", "Forest", "--episodes", "3", "--out", "r", *SMALL)
+    status, _, _ = understudy("train", "bc", "--env", "Forest", "--episodes", "3", "--out", "r", *SMALL)
     assert status == 0
     assert us.load_run("r").config["demonstrations"]["env"] == "Forest"
 
@@ -65,7 +67,9 @@ def test_a_task_is_enough_where_demonstrations_are_bundled(understudy):
 def test_a_function_can_be_the_expert(understudy, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("import numpy as np\ndef left(obs): return np.zeros(len(obs), int)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    status, _, _ = understudy("demos", "collect", "CartPole-v1", "--expert", "mine:left", "--episodes", "3", "--out", "d.npz")
+    status, _, _ = understudy(
+        "demos", "collect", "CartPole-v1", "--expert", "mine:left", "--episodes", "3", "--out", "d.npz"
+    )
     assert status == 0
     demonstrations = us.load("d.npz")
     assert demonstrations.action_space == us.Discrete(2)

@@ -22,7 +22,9 @@ def test_the_gradient_penalty_of_a_linear_function_is_known():
 
 def test_the_gradient_penalty_is_differentiable_where_the_gradient_vanishes():
     critic = LinearCritic.init(SPEC)
-    slope = jax.grad(lambda w: gradient_penalty(LinearCritic(w, critic.features, None), T, jnp.ones(2), jnp.ones(1), 0.4))
+    slope = jax.grad(
+        lambda w: gradient_penalty(LinearCritic(w, critic.features, None), T, jnp.ones(2), jnp.ones(1), 0.4)
+    )
     assert jnp.isfinite(slope(critic.weights)).all()
 
 

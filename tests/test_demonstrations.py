@@ -1,5 +1,7 @@
 """Demonstrations: what comes in is checked, what goes out comes back, and bad data is named."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -81,13 +83,13 @@ def test_transitions_know_their_time_and_their_ends():
 def test_a_split_is_nested_and_disjoint():
     demonstrations = us.Demonstrations.from_arrays(**arrays())
     training, held = demonstrations.split([1, 3], 0.1)
-    np.testing.assert_array_equal(training.count, [9, 27])
-    np.testing.assert_array_equal(held.count, [1, 3])
+    np.testing.assert_array_equal(training.size, [9, 27])
+    np.testing.assert_array_equal(held.size, [1, 3])
     both = np.concatenate([training.steps.obs, held.steps.obs])
     assert len(np.unique(both, axis=0)) == N
     everything, same = demonstrations.split([1, 3], 0.0)
-    np.testing.assert_array_equal(everything.count, [10, 30])
-    np.testing.assert_array_equal(same.count, [10, 30])
+    np.testing.assert_array_equal(everything.size, [10, 30])
+    np.testing.assert_array_equal(same.size, [10, 30])
 
 
 def test_bundled_demonstrations_fit_their_environments():
@@ -105,7 +107,10 @@ def test_bundled_demonstrations_are_what_the_scripted_expert_does():
 
 BAD = {
     "a missing key": ({"lengths": None}, "missing lengths"),
-    "no episodes": ({"lengths": np.array([], int), "observations": np.zeros((0, 2)), "actions": np.zeros((0, 1))}, "no episodes"),
+    "no episodes": (
+        {"lengths": np.array([], int), "observations": np.zeros((0, 2)), "actions": np.zeros((0, 1))},
+        "no episodes",
+    ),
     "an empty episode": ({"lengths": np.array([10, 0, 20])}, "episode 1 has length 0"),
     "lengths that do not add up": ({"lengths": np.array([10, 10])}, "add up to 20, but there are 30"),
     "fractional lengths": ({"lengths": np.array([10.5, 19.5])}, "whole numbers"),
@@ -116,14 +121,21 @@ BAD = {
     ),
     "an infinite action": ({"actions": spoiled(arrays()["actions"], (3, 0), np.inf)}, "episode 0, step 3"),
     "actions outside the bounds": (
-        {"actions": spoiled(arrays()["actions"], (11, 0), 7.0), "action_low": np.array([-1.0]), "action_high": np.array([1.0])},
+        {
+            "actions": spoiled(arrays()["actions"], (11, 0), 7.0),
+            "action_low": np.array([-1.0]),
+            "action_high": np.array([1.0]),
+        },
         r"1 action values are outside the bounds, the first 7 at episode 1, step 1.*\[-1, 1\]",
     ),
     "a discrete action out of range": (
         {"actions": np.arange(N) % 4, "action_count": np.array(3)},
         "out of range, the first 3 at episode 0, step 3: discrete actions run from 0 to 2",
     ),
-    "a pickled object array": ({"observations": np.array([{"a": 1}] * N)}, "'observations' cannot be read as a plain array"),
+    "a pickled object array": (
+        {"observations": np.array([{"a": 1}] * N)},
+        "'observations' cannot be read as a plain array",
+    ),
     "words": ({"observations": np.array(["a"] * N)}, "plain numbers"),
     "an end inside an episode": ({"terminals": spoiled(np.zeros(N, bool), 4, True)}, "inside an episode.*step 4"),
     "next observations of another shape": ({"next_observations": np.zeros((N, 3))}, "next_observations has shape"),
@@ -143,12 +155,12 @@ def test_bad_demonstrations_are_named_with_their_file(case, tmp_path):
 
 
 def test_what_is_not_a_file_of_demonstrations_is_named(tmp_path):
-    with pytest.raises(DemonstrationError, match="no file 'nowhere.npz'"):
+    with pytest.raises(DemonstrationError, match=r"no file 'nowhere\.npz'"):
         us.load("nowhere.npz")
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(DemonstrationError, match="not an npz"):
         us.load(tmp_path / "text.npz")
-    (tmp_path / "cut.npz").write_bytes(open(write(tmp_path / "d.npz"), "rb").read()[:200])
+    (tmp_path / "cut.npz").write_bytes(Path(write(tmp_path / "d.npz")).read_bytes()[:200])
     with pytest.raises(DemonstrationError, match="not an npz"):
         us.load(tmp_path / "cut.npz")
     np.save(tmp_path / "one.npy", np.zeros(3))

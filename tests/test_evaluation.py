@@ -71,6 +71,13 @@ def test_every_policy_starts_from_the_same_states():
     np.testing.assert_array_equal(hosted[0], hosted[1])
 
 
+def test_the_returns_are_the_same_however_many_processes_play():
+    learner = us.imitate(us.bc(rounds=1, steps=1, hidden=(4,)), us.load("Pendulum", episodes=2), seeds=3)
+    alone, shared = (learner.evaluate("Pendulum-v1", 2, workers=workers).returns for workers in (1, 2))
+    np.testing.assert_array_equal(alone, shared)
+    assert len(np.unique(alone)) == 6
+
+
 def test_an_episode_that_ends_early_counts_once_and_whole():
     """Forest flights end at different times; each contributes its own score, and nothing after its end."""
     flights = us.rollout("Forest", us.Forest().expert(), 40, deterministic=False)

@@ -53,7 +53,7 @@ def test_follow_the_leader_plays_the_best_of_the_past():
     strategy = jnp.array([1.0, 0.0])
     memory = player.init(strategy)
     for cost in ([0.0, 0.6], [1.0, 0.0], [1.0, 0.0]):
-        strategy, memory, _ = player.move(jax.random.key(0), strategy, memory, lambda x, _, c=jnp.array(cost): x @ c)
+        strategy, memory, _ = player.move(jax.random.key(0), strategy, memory, lambda x, _, c=cost: x @ jnp.asarray(c))
     np.testing.assert_array_equal(strategy, [0.0, 1.0])
     np.testing.assert_allclose(memory, [2.0, 0.6])
 
@@ -68,7 +68,9 @@ def test_a_gradient_player_descends():
 def test_a_best_response_starts_afresh_and_forgets():
     player = players.best_response(optax.sgd(0.1), 100, fresh=lambda k: jnp.zeros(2))
     for target in (1.0, -3.0):
-        found, memory, value = player.move(jax.random.key(0), jnp.full(2, 7.0), (), lambda x, _, t=target: jnp.sum((x - t) ** 2))
+        found, memory, value = player.move(
+            jax.random.key(0), jnp.full(2, 7.0), (), lambda x, _, t=target: jnp.sum((x - t) ** 2)
+        )
         np.testing.assert_allclose(found, target, atol=1e-3)
         assert memory == ()
         assert float(value) == pytest.approx(0, abs=1e-4)

@@ -32,7 +32,10 @@ def test_the_three_payoffs_are_the_gap_over_T(seed, shape):
     gap = float(imitation_gap(mdp, reward, expert, learner)) / horizon
     with jax.enable_x64(True):
         key = jax.random.key(0)
-        learner_policy, expert_policy = TimeIndexed(Tabular(jnp.asarray(learner))), TimeIndexed(Tabular(jnp.asarray(expert)))
+        learner_policy, expert_policy = (
+            TimeIndexed(Tabular(jnp.asarray(learner))),
+            TimeIndexed(Tabular(jnp.asarray(expert))),
+        )
         learner_samples, expert_samples = samples(mdp, learner), samples(mdp, expert)
         u1 = payoffs.payoff(TableCritic(-jnp.asarray(reward)), payoffs.reward(learner_samples, expert_samples))
         u2 = payoffs.payoff(

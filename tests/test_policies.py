@@ -35,7 +35,7 @@ def framed(kind, act):
         OBS * 5 + 2, np.full((7, act), 1.0), action_space=us.Continuous((0.0,) * act, (4.0,) * act)
     )
     data, _ = demonstrations.split([1], 0.0)
-    frame = Frame.fit(demonstrations.spec, Dataset(data.steps, data.count[0]))
+    frame = Frame.fit(demonstrations.spec, Dataset(data.steps, data.size[0]))
     return Framed(kind.init(jax.random.key(0), 3, act, (8,)), frame)
 
 
@@ -69,7 +69,7 @@ def test_the_frame_uses_only_the_episodes_it_was_given():
     observations = np.concatenate([np.zeros((10, 1)), np.full((10, 1), 100.0)])
     demonstrations = us.Demonstrations.from_arrays(observations, observations, [10, 10])
     data, _ = demonstrations.split([1, 2], 0.0)
-    frames = jax.vmap(lambda count: Frame.fit(demonstrations.spec, data._replace(count=count)))(data.count)
+    frames = jax.vmap(lambda size: Frame.fit(demonstrations.spec, data._replace(size=size)))(data.size)
     np.testing.assert_allclose(frames.obs_mean[:, 0], [0, 50])
     np.testing.assert_allclose(frames.obs_std[:, 0], [1e-3, 50 + 1e-3], rtol=1e-5)
 
@@ -118,7 +118,9 @@ def test_a_time_indexed_policy_changes_with_time_and_keeps_its_last():
         single = jax.tree.map(lambda x, t=t: x[min(t, 3)], stack)
         np.testing.assert_allclose(act, single.mode(CARRY, jnp.asarray(obs)), atol=1e-5)
         np.testing.assert_allclose(
-            act, jax.jit(lambda carry, o: policy.mode(carry, o))(Carry(jnp.asarray(t), jnp.asarray(0)), jnp.asarray(obs)), atol=1e-5
+            act,
+            jax.jit(lambda carry, o: policy.mode(carry, o))(Carry(jnp.asarray(t), jnp.asarray(0)), jnp.asarray(obs)),
+            atol=1e-5,
         )
 
 

@@ -32,7 +32,7 @@ def three_updates(algorithm, demonstrations, seed):
     """The state after three rounds, by the protocol alone."""
     algorithm = traced(algorithm)
     data, _ = demonstrations.split([demonstrations.episodes], 0.1)
-    data = data._replace(count=data.count[0])
+    data = data._replace(size=data.size[0])
     init_key, *keys = jax.random.split(jax.random.key(seed), 4)
     state = algorithm.init(init_key, demonstrations.spec, data)
     for key in keys:

@@ -1,13 +1,13 @@
 """Imitation learning by moment matching.
 
-    import understudy as us
+import understudy as us
 
-    demos = us.load("Pendulum", episodes=5)
-    result = us.imitate(us.bc(), demos, seeds=5)
-    action = result.policy(observation)
+demos = us.load("Pendulum", episodes=5)
+result = us.imitate(us.bc(), demos, seeds=5)
+action = result.policy(observation)
 """
 
-from understudy import _cache as _cache
+from understudy import _start as _start
 from understudy.actor import Actor, load_policy
 from understudy.algorithms import ALGORITHMS, bc
 from understudy.collecting import collect
@@ -15,8 +15,8 @@ from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
 from understudy.errors import UnderstudyError
 from understudy.evaluation import Evaluation, evaluate
-from understudy.game import Algorithm, Card
 from understudy.front_door import imitate
+from understudy.game import Algorithm, Card
 from understudy.results import Result, load_run
 from understudy.rollouts import rollout
 from understudy.types import Continuous, Discrete, Spec

@@ -74,8 +74,8 @@ class Actor:
         elif episode_start is not None:
             fresh = self.policy.reset(source, (len(obs),))
             begins = np.broadcast_to(np.asarray(episode_start, bool), (len(obs),))
-            state = Carry(*(np.where(begins, new, old) for new, old in zip(fresh, state, strict=True)))  # type: ignore[arg-type]
-        actions = self.policy.mode(state, obs) if deterministic else self.policy.draw(state, obs, source)  # type: ignore[arg-type]
+            state = Carry(*(np.where(begins, new, old) for new, old in zip(fresh, state, strict=True)))
+        actions = self.policy.mode(state, obs) if deterministic else self.policy.draw(state, obs, source)
         actions = np.asarray(actions, np.int64 if isinstance(self.spec.action, Discrete) else np.float32)
         return (actions[0] if one else actions), (None if self.stationary else step(state))
 
@@ -97,7 +97,8 @@ class Actor:
             obs = obs[None]
         if obs.shape[1:] != self.spec.obs_shape:
             raise SpecError(
-                f"observation has shape {np.shape(observation)}: the policy takes {self.spec.obs_shape}, or a batch of those"
+                f"observation has shape {np.shape(observation)}: "
+                f"the policy takes {self.spec.obs_shape}, or a batch of those"
             )
         if not np.isfinite(obs).all():
             raise SpecError(f"observation has {int((~np.isfinite(obs)).sum())} values that are NaN or infinite")
@@ -128,9 +129,7 @@ def load_policy(path: str | os.PathLike[str]) -> Actor:
     spec = structure["spec"]
     action = spec["action"]
     space: ActionSpace = (
-        Discrete(action["n"])
-        if spec["kind"] == "Discrete"
-        else Continuous(tuple(action["low"]), tuple(action["high"]))
+        Discrete(action["n"]) if spec["kind"] == "Discrete" else Continuous(tuple(action["low"]), tuple(action["high"]))
     )
     policy = _rebuild(structure["policy"], arrays)
     return Actor(policy, Spec(tuple(spec["obs_shape"]), space, spec["horizon"]), structure["about"])

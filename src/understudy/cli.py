@@ -1,14 +1,17 @@
 """The command line, over the same functions as the library."""
 
 import dataclasses
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import tyro
+from rich.console import Console
 from rich.markup import escape
+from tyro.conf import Positional
 
 from understudy import __version__, display
 from understudy.algorithms import ALGORITHMS, find
@@ -19,13 +22,12 @@ from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
 from understudy.errors import NeedsError, UnderstudyError, unknown
 from understudy.evaluation import Evaluation, Sample, interval
-from understudy.game import Algorithm
 from understudy.front_door import imitate
+from understudy.game import Algorithm
 from understudy.results import load_run, write_csv
 from understudy.storage import check_free
 from understudy.types import Continuous
 
-Positional = tyro.conf.Positional
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
 
@@ -119,7 +121,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
 
 
 def evaluate(
-    run: Positional[str], env: Name = None, episodes: int = 10, seed: int = 0, out: Path_ = None
+    run: Positional[str], env: Name = None, episodes: int = 10, seed: int = 0, workers: int = 0, out: Path_ = None
 ) -> None:
     """Play a run's policies and print their returns and the gap to the expert.
 
@@ -128,10 +130,11 @@ def evaluate(
         env: The environment. Default: where the demonstrations come from.
         episodes: Episodes for each policy.
         seed: Where the episodes' starting states come from.
+        workers: Processes for a Gymnasium environment. Default: one for each core.
         out: Write every return to this CSV file.
     """
     result = load_run(run)
-    evaluation = result.evaluate(env, episodes, seed)
+    evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1)
     title = f"{result.config['algorithm']['card']['title']} in {evaluation.env}, {episodes} episodes a policy"
     display.console().print(display.table(*_scores(evaluation), title))
     if evaluation.expert is None:
@@ -179,9 +182,7 @@ def inspect(file: Positional[str]) -> None:
     display.console().print(display.table(("", ""), rows, file))
 
 
-def collect_command(
-    env: Positional[str], out: str, expert: Name = None, episodes: int = 25, seed: int = 0
-) -> None:
+def collect_command(env: Positional[str], out: str, expert: Name = None, episodes: int = 25, seed: int = 0) -> None:
     """Record an expert's episodes.
 
     Args:
@@ -216,8 +217,8 @@ def demo_command(out: str = "out/demo") -> None:
     display.console().print(display.table(headers, rows, title))
     print(
         f"\nThe picture: {out}/demo.png. The policies: {out}/pendulum and {out}/forest.\n"
-        "On Pendulum, demonstrations close the gap. On Forest they cannot: the expert dodges left or right, and the mean\n"
-        "of the two flies into the tree. Off-Q matching never sees that; moments of the learner's own flights would."
+        "On Pendulum, demonstrations close the gap. On Forest they cannot: the expert dodges left or right, and the\n"
+        "mean of the two flies into the tree. More data does not help; other moments do."
     )
 
 
@@ -237,7 +238,7 @@ def main() -> None:
     try:
         sys.exit(_dispatch(sys.argv[1:]))
     except UnderstudyError as error:
-        display.Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         print("\ninterrupted: nothing was written", file=sys.stderr)
@@ -279,7 +280,7 @@ def _dispatch(words: list[str]) -> int:
     return train(parsed.algorithm, parsed.options)
 
 
-def _scores(evaluation: Evaluation) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
     expert = "not recorded" if evaluation.expert is None else interval(evaluation.expert)
     rows = [
         (score.episodes, score.runs, expert, score.learner, "" if score.gap is None else score.gap)

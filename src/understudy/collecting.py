@@ -50,7 +50,7 @@ def _expert(env: Environment | HostEnvironment, expert: Any) -> Policy | HostPol
     if isinstance(expert, str) and ":" in expert and not Path(expert).exists():
         module, _, name = expert.partition(":")
         try:
-            return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+            return getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise NeedsError(f"expert '{expert}' cannot be imported ({error}): give 'module:function'") from error
     if isinstance(expert, str | Path):
@@ -58,5 +58,5 @@ def _expert(env: Environment | HostEnvironment, expert: Any) -> Policy | HostPol
         check_fits(actor, env)
         return actor.policy
     if isinstance(expert, Policy) or callable(expert):
-        return expert  # type: ignore[no-any-return]
+        return expert
     raise SpecError(f"expert is a {type(expert).__name__}: give a policy, a function, or a path")

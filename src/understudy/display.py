@@ -45,7 +45,14 @@ def training_progress(title: str) -> Iterator[Report]:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
     """A table; columns of numbers, marked by a leading '>' in the header, are set flush right."""
-    made = Table(title=None if title is None else Text(title), title_justify="left", header_style="bold", title_style="bold", box=None, pad_edge=False)
+    made = Table(
+        title=None if title is None else Text(title),
+        title_justify="left",
+        header_style="bold",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     for header in headers:
         made.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left", overflow="fold")
     for row in rows:

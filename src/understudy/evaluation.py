@@ -5,16 +5,20 @@ nothing about other seeds. The gap's interval adds the expert's own uncertainty 
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
 from understudy.actor import Actor
-from understudy.envs import make
+from understudy.envs import HostEnvironment, make
 from understudy.errors import SpecError
+from understudy.policies import Policy
 from understudy.rollouts import rollout
+from understudy.types import Spec
 
 
 class Interval(NamedTuple):
@@ -102,14 +106,32 @@ class Evaluation:
 
 
 def evaluate(
-    policies: Sequence[Actor], env: Any, episodes: int = 10, seed: int = 0, expert: Sample | None = None
+    policies: Sequence[Actor],
+    env: Any,
+    episodes: int = 10,
+    seed: int = 0,
+    expert: Sample | None = None,
+    workers: int = 1,
 ) -> Evaluation:
-    """Play `episodes` episodes with each policy. Policies start from the same states; returns are the environment's own."""
-    env = make(env)
+    """Play `episodes` episodes with each policy, all from the same starts; returns are the environment's own.
+
+    `workers` processes share the policies of a Gymnasium environment given by name; the returns are the same however
+    many there are. (They are spawned, so a script that asks for them needs the `if __name__ == "__main__":` guard.)
+    """
+    made = make(env)
     for actor in policies:
-        check_fits(actor, env)
-    returns = np.stack([rollout(env, actor.policy, episodes, seed).returns for actor in policies])
-    return Evaluation(env.name, returns, [actor.about for actor in policies], expert)
+        check_fits(actor, made)
+    if workers > 1 and isinstance(env, str) and isinstance(made, HostEnvironment):
+        jobs = [(env, actor.policy, episodes, seed) for actor in policies]
+        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+            returns = list(pool.map(_play, jobs))
+    else:
+        returns = [rollout(made, actor.policy, episodes, seed).returns for actor in policies]
+    return Evaluation(made.name, np.stack(returns), [actor.about for actor in policies], expert)
+
+
+def _play(job: tuple[str, Policy, int, int]) -> np.ndarray:
+    return rollout(*job).returns
 
 
 def check_fits(actor: Actor, env: Any) -> None:
@@ -117,8 +139,8 @@ def check_fits(actor: Actor, env: Any) -> None:
     spec = env.spec
     same_kind = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
     if spec.obs_shape != actor.spec.obs_shape or not same_kind:
-        raise SpecError(
-            f"the policy takes observations {actor.spec.obs_shape} and gives {type(actor.spec.action).__name__.lower()} "
-            f"actions {actor.spec.action.shape}; {env.name} has {spec.obs_shape} and "
-            f"{type(spec.action).__name__.lower()} {spec.action.shape}"
-        )
+        raise SpecError(f"the policy was trained for {_describe(actor.spec)}; {env.name} has {_describe(spec)}")
+
+
+def _describe(spec: Spec) -> str:
+    return f"observations {spec.obs_shape} and {type(spec.action).__name__.lower()} actions {spec.action.shape}"

@@ -49,7 +49,7 @@ def draw_forest(axis: Any, forest: Forest, flights: Sequence[Episodes], color: s
 
 def draw_gaps(axis: Any, scores: Sequence[Score], title: str) -> None:
     """The imitation gap against the number of demonstrations, with 95% intervals."""
-    known = [(score.episodes, score.gap) for score in scores if score.gap is not None]
+    known = [(score.episodes or 0, score.gap) for score in scores if score.gap is not None]
     x = [episodes for episodes, _ in known]
     mean = np.array([gap.mean for _, gap in known])
     low, high = np.array([gap.low for _, gap in known]), np.array([gap.high for _, gap in known])

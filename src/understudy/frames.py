@@ -6,9 +6,9 @@ Fitted once, from the episodes actually used, and never from the learner's own d
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from understudy.networks import namespace
+from understudy.arrays import Array, namespace
 from understudy.types import Continuous, Dataset, Spec, Transition
 
 
@@ -25,7 +25,7 @@ class Frame(eqx.Module):
         """Mean and standard deviation (+ 1e-3, so that a constant dimension stays finite) over the real steps."""
         obs = demonstrations.steps.obs
         if normalize_obs:
-            weight = demonstrations.mask[:, None] / demonstrations.count
+            weight = demonstrations.mask[:, None] / demonstrations.size
             mean = jnp.sum(weight * obs, axis=0)
             std = jnp.sqrt(jnp.sum(weight * jnp.square(obs - mean), axis=0)) + 1e-3
         else:
@@ -39,7 +39,7 @@ class Frame(eqx.Module):
         return (obs - self.obs_mean) / self.obs_std
 
     def encode_act(self, act: Array) -> Array:
-        return act if self.act_center is None else (act - self.act_center) / self.act_scale
+        return act if self.act_scale is None else (act - self.act_center) / self.act_scale
 
     def decode_act(self, act: Array) -> Array:
         """Back into the environment's range, clipped to it."""

@@ -1,41 +1,18 @@
-"""A multilayer perceptron whose one forward pass runs on JAX and on NumPy, and the sources of randomness of both.
+"""A multilayer perceptron whose one forward pass runs on JAX and on NumPy.
 
-Acting in a simulator that is not written in JAX must not cross to an accelerator once a step, so a policy has to run
-on NumPy too. The same lines serve both: arrays decide. There is no function among the leaves, so that a network can be
-carried through `lax.scan` and written to a file.
+There is no function among the leaves, so that a network can be carried through `lax.scan` and written to a file.
 """
 
-from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
+
+from understudy.arrays import Array, namespace
 
 Activation = Literal["relu", "tanh", "identity"]
-Source = Key[Array, ""] | np.random.Generator
-"""Where random numbers come from: a key for JAX arrays, a generator for NumPy ones."""
-
-
-def namespace(*arrays: Any) -> ModuleType:
-    """`numpy` if all are NumPy arrays or numbers, else `jax.numpy`."""
-    return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
-
-
-def normal(source: Source, like: Array) -> Array:
-    """Standard normal numbers of the shape and type of `like`."""
-    if isinstance(source, np.random.Generator):
-        return source.standard_normal(like.shape).astype(like.dtype)  # type: ignore[return-value]
-    return jax.random.normal(source, like.shape, like.dtype)
-
-
-def categorical(source: Source, logits: Array) -> Array:
-    """One index for each row of `logits`, drawn with probability softmax(logits)."""
-    if isinstance(source, np.random.Generator):
-        return np.argmax(logits + source.gumbel(size=logits.shape), axis=-1)  # type: ignore[return-value]
-    return jax.random.categorical(source, logits)
 
 
 class MLP(eqx.Module):

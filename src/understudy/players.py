@@ -12,10 +12,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Key
 
-Strategy = PyTree[Array]
-Memory = PyTree[Array]
+Strategy = Any
+"""A pytree of arrays: a policy, a moment function, a point of a simplex."""
+Memory = Any
+"""A pytree of arrays: what a player remembers."""
 Loss = Callable[[Any, Key[Array, ""]], Float[Array, ""]]
 
 

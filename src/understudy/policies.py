@@ -21,10 +21,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Float, Int, Key
 
+from understudy.arrays import Array, Source, categorical, namespace, normal
 from understudy.frames import Frame
-from understudy.networks import MLP, Activation, Source, categorical, namespace, normal
+from understudy.networks import MLP, Activation
 
 
 class Carry(NamedTuple):
@@ -55,7 +56,7 @@ class Policy(eqx.Module):
 
 def start(shape: tuple[int, ...] = ()) -> Carry:
     """The carry of a policy that draws nothing at the start of an episode."""
-    return Carry(np.zeros(shape, np.int32), np.zeros(shape, np.int32))  # type: ignore[arg-type]
+    return Carry(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
 
 
 def step(carry: Carry) -> Carry:
@@ -114,21 +115,21 @@ class Gaussian(Policy):
         return mean, log_std
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return namespace(obs).tanh(self.parameters(obs)[0])  # type: ignore[no-any-return]
+        return namespace(obs).tanh(self.parameters(obs)[0])
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         xp = namespace(obs)
         mean, log_std = self.parameters(obs)
-        return xp.tanh(mean + xp.exp(log_std) * normal(source, mean))  # type: ignore[no-any-return]
+        return xp.tanh(mean + xp.exp(log_std) * normal(source, mean))
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        """log N(u; μ, σ²) − Σ log(1 − a²) with u = artanh a. An action on the boundary has no finite u: |a| ≤ 1 − 1e-4."""
+        """log N(u; μ, σ²) − Σ log(1 − a²), u = artanh a. On the boundary u is not finite: |a| is kept to 1 − 1e-4."""
         xp = namespace(obs)
         mean, log_std = self.parameters(obs)
         act = xp.clip(act, -1 + 1e-4, 1 - 1e-4)
         score = (xp.arctanh(act) - mean) / xp.exp(log_std)
         density = -0.5 * score**2 - log_std - 0.5 * math.log(2 * math.pi) - xp.log1p(-(act**2))
-        return density.sum(-1)  # type: ignore[no-any-return]
+        return density.sum(-1)
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         return self.draw(carry, obs, source)[None], jnp.ones(1)
@@ -149,7 +150,7 @@ class Categorical(Policy):
         return start(shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return namespace(obs).argmax(self.net(obs), axis=-1)  # type: ignore[no-any-return]
+        return namespace(obs).argmax(self.net(obs), axis=-1)
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         return categorical(source, self.net(obs))
@@ -171,7 +172,7 @@ class Tabular(Policy):
         return start(shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return namespace(obs).argmax(self.table[obs], axis=-1)  # type: ignore[no-any-return]
+        return namespace(obs).argmax(self.table[obs], axis=-1)
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         row = self.table[obs]
@@ -187,7 +188,7 @@ class Tabular(Policy):
 
 
 class TimeIndexed(Policy):
-    """π_t: one policy for each time step, stacked along the leading axis of their arrays; the last one serves beyond."""
+    """π_t: one policy for each time step, stacked along the leading axis of its arrays; the last one serves beyond."""
 
     policies: Policy
 
@@ -219,7 +220,7 @@ class Mixture(Policy):
         xp = np if isinstance(source, np.random.Generator) else jnp
         with np.errstate(divide="ignore"):
             logits = xp.broadcast_to(xp.log(xp.asarray(self.weights)), (*shape, self.weights.shape[0]))
-        return start(shape)._replace(component=categorical(source, logits))  # type: ignore[arg-type]
+        return start(shape)._replace(component=categorical(source, logits))
 
     def mode(self, carry: Carry, obs: Array) -> Array:
         return _each(self.policies, carry.component, lambda policy, o: policy.mode(carry, o), obs)
@@ -231,7 +232,7 @@ class Mixture(Policy):
         return _pick(self.policies, carry.component).log_prob(carry, obs, act)
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
-        """All components' actions under their weights: right where the state does not depend on the component (off-Q)."""
+        """All components' actions, weighted: right where the state does not depend on the component (off-Q)."""
         acts, weights = jax.vmap(lambda policy: policy.support(carry, obs, source))(self.policies)
         return acts.reshape(-1, *acts.shape[2:]), (self.weights[:, None] * weights).reshape(-1)
 
@@ -279,4 +280,4 @@ def _each(policies: Policy, index: Array, call: Callable[[Policy, Array], Array]
     out = np.empty((len(index), *rows[0][1].shape[1:]), rows[0][1].dtype)
     for chosen, acts in rows:
         out[chosen] = acts
-    return out  # type: ignore[return-value]
+    return out

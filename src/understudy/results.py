@@ -74,7 +74,7 @@ class Result:
         return None if stated is None else Sample(**stated)
 
     def evaluate(
-        self, env: Any = None, episodes: int = 10, seed: int = 0, expert: Sample | None = None
+        self, env: Any = None, episodes: int = 10, seed: int = 0, expert: Sample | None = None, workers: int = 1
     ) -> Evaluation:
         """Returns of all policies, and the gap to the expert.
 
@@ -83,7 +83,7 @@ class Result:
         env = env if env is not None else self.config["demonstrations"]["env"]
         if env is None:
             raise NeedsError("the demonstrations do not say which environment they come from: pass env=")
-        return evaluate(self.policies, env, episodes, seed, expert or self.expert)
+        return evaluate(self.policies, env, episodes, seed, expert or self.expert, workers)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the run directory, whole or not at all; an existing run is never overwritten."""

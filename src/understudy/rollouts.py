@@ -1,7 +1,7 @@
 """Playing episodes: a policy in an environment, whichever of the two kinds it is.
 
-Every episode is counted whole and equally often: each of `episodes` copies of the environment plays exactly one, so that
-short episodes are not over-represented. Episode i of a given seed starts the same way whatever the policy.
+Every episode is counted whole and equally often: each of `episodes` copies of the environment plays exactly one, so
+that short episodes are not over-represented. Episode i of a given seed starts the same way whatever the policy.
 """
 
 from collections.abc import Callable
@@ -110,30 +110,33 @@ def _stepwise(env: Environment, policy: HostPolicy, episodes: int, seed: int) ->
 def _hosted(
     env: HostEnvironment, policy: Policy | HostPolicy, episodes: int, seed: int, deterministic: bool
 ) -> Episodes:
+    act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
     vector = env.vector(episodes)
-    random = np.random.default_rng(seed)
     try:
         obs = vector.reset([int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)])
-        carry = None
-        if isinstance(policy, Policy):
-            policy = jax.tree.map(np.asarray, policy)
-            carry = policy.reset(random, (episodes,))
-        record = _Recorder(episodes)
-        t = 0
+        record, t = _Recorder(episodes), 0
         while record.alive.any():
-            if isinstance(policy, Policy):
-                assert carry is not None
-                chosen = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, random)  # type: ignore[arg-type]
-                carry = step(carry)
-            else:
-                chosen = policy(obs)  # type: ignore[assignment]
-            actions = _actions(chosen, episodes, env.spec.action.shape)
+            actions = _actions(act(obs), episodes, env.spec.action.shape)
             new = vector.step(actions)
             record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, new.terminal | new.truncated)
             obs, t = new.obs, t + 1
         return record.episodes()
     finally:
         vector.close()
+
+
+def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> HostPolicy:
+    """A policy as a function of batches that remembers its carry from call to call."""
+    policy, random = jax.tree.map(np.asarray, policy), np.random.default_rng(seed)
+    carry = policy.reset(random, (episodes,))
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        nonlocal carry
+        chosen = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, random)
+        carry = step(carry)
+        return np.asarray(chosen)
+
+    return act
 
 
 def _actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -175,4 +178,4 @@ class _Recorder:
 
     def episodes(self) -> Episodes:
         *steps, rewards = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
-        return Episodes(Transition(*steps), rewards, self._lengths)  # type: ignore[arg-type]
+        return Episodes(Transition(*steps), rewards, self._lengths)

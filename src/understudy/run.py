@@ -60,7 +60,7 @@ def offline(
 ) -> Training:
     """Train one run for each key, all at once, on demonstrations alone.
 
-    `demonstrations.count` has an entry for each run; the steps are shared. A run that is done, or whose metrics stop
+    `demonstrations.size` has an entry for each run; the steps are shared. A run that is done, or whose metrics stop
     being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at the end of the
     round and keeps what they have.
     """
@@ -99,10 +99,10 @@ def traced(algorithm: Leaves) -> Leaves:
 
 @partial(jax.jit, static_argnames=("spec",))
 def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[Array, " runs"]) -> State:
-    def one(count: Int[Array, ""], key: Key[Array, ""]) -> State:
-        return algorithm.init(key, spec, demonstrations._replace(count=count))
+    def one(size: Int[Array, ""], key: Key[Array, ""]) -> State:
+        return algorithm.init(key, spec, demonstrations._replace(size=size))
 
-    return jax.vmap(one)(demonstrations.count, keys)
+    return jax.vmap(one)(demonstrations.size, keys)
 
 
 @partial(jax.jit, donate_argnames=("states",))
@@ -115,16 +115,16 @@ def _round(
     active: Bool[Array, " runs"],
 ) -> tuple[State, Bool[Array, " runs"], Outcome]:
     def one(
-        state: State, count: Int[Array, ""], key: Key[Array, ""], active: Bool[Array, ""]
+        state: State, size: Int[Array, ""], key: Key[Array, ""], active: Bool[Array, ""]
     ) -> tuple[State, Bool[Array, ""], Outcome]:
-        data = RoundData(demonstrations._replace(count=count))
+        data = RoundData(demonstrations._replace(size=size))
         new, info = algorithm.update(state, data, jax.random.fold_in(key, index))
         finite = jnp.stack([jnp.isfinite(value).all() for value in info.metrics.values()]).all()
         done = jnp.asarray(info.done)
         state = jax.tree.map(lambda n, o: jnp.where(active & finite, n, o), new, state)
         return state, active & finite & ~done, Outcome(info.metrics, active, finite, done)
 
-    return jax.vmap(one)(states, demonstrations.count, keys, active)
+    return jax.vmap(one)(states, demonstrations.size, keys, active)
 
 
 def _going(outcome: Outcome) -> np.ndarray:

@@ -32,8 +32,8 @@ class HeldOut(NamedTuple):
 
 def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
     """The criterion's data for run number `run` of the two datasets."""
-    seen = np.asarray(training.steps.obs)[: int(training.count[run])].astype(np.float64)
-    count = int(held.count[run])
+    seen = np.asarray(training.steps.obs)[: int(training.size[run])].astype(np.float64)
+    count = int(held.size[run])
     pick = np.unique(np.linspace(0, count - 1, min(count, MOST)).astype(int))
     raw = np.asarray(held.steps.obs)[pick]
     obs = (raw - seen.mean(0)) / (seen.std(0) + 1e-3)
@@ -46,7 +46,7 @@ def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
 def held_out_payoff(actor: Actor, data: HeldOut) -> float:
     """The Gaussian-kernel payoff of a policy on held-out steps."""
     carry = actor.policy.reset(np.random.default_rng(0), (len(data.raw_obs),))
-    learner = _vectors(actor.spec, np.asarray(actor.policy.mode(carry, data.raw_obs)))  # type: ignore[arg-type]
+    learner = _vectors(actor.spec, np.asarray(actor.policy.mode(carry, data.raw_obs)))
 
     # The two sides share their states, so the kernel is a factor for states times a difference for actions.
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def whole_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A directory to fill; on success it becomes `path`, which must not exist or be empty, and on failure it is gone."""
+    """A directory to fill; on success it becomes `path`, which must be free, and on failure nothing is left."""
     path = Path(path)
     check_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,13 +5,14 @@ Shapes are those of one example or one run; callers vmap. `terminal` says that t
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Bool, Float, Int, Key
 
+from understudy.arrays import Array
 from understudy.errors import SpecError
 
 
@@ -83,18 +84,18 @@ class Transition(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Steps padded to a common size; the first `count` are real. Runs with different data are one vmapped program."""
+    """Steps padded to a common size; the first `size` are real. Runs with different data are one vmapped program."""
 
     steps: Transition
-    count: Int[Array, ""]
+    size: Int[Array, ""]
 
     @property
     def mask(self) -> Bool[Array, " n"]:
-        return jnp.arange(self.steps.t.shape[0]) < self.count
+        return jnp.arange(self.steps.t.shape[0]) < self.size
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
         """Steps drawn uniformly, with replacement."""
-        index = jax.random.randint(key, shape, 0, self.count)
+        index = jax.random.randint(key, shape, 0, self.size)
         return jax.tree.map(lambda x: x[index], self.steps)
 
 
@@ -131,5 +132,5 @@ class Info(NamedTuple):
     done: Bool[Array, ""] | bool = False
 
 
-State = PyTree[Array]
-"""An algorithm's state: arrays, everything its next round needs and nothing else."""
+State = Any
+"""An algorithm's state: a pytree of arrays, everything its next round needs and nothing else."""

@@ -66,9 +66,7 @@ class Checker:
             raise self.error(f"terminals is True inside an episode, first at {_where(inside[0], lengths)}")
         return array
 
-    def actions(
-        self, value: Any, space: ActionSpace | None, lengths: np.ndarray
-    ) -> tuple[np.ndarray, ActionSpace]:
+    def actions(self, value: Any, space: ActionSpace | None, lengths: np.ndarray) -> tuple[np.ndarray, ActionSpace]:
         """The actions in their canonical shape and type, and their space, checked against each other."""
         array = self._steps("actions", self.numbers("actions", value), lengths)
         if array.dtype.kind in "iub" and not isinstance(space, Continuous):

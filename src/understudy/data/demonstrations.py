@@ -9,7 +9,7 @@ import numpy as np
 
 from understudy.data.checks import Checker
 from understudy.errors import DemonstrationError
-from understudy.types import ActionSpace, Continuous, Dataset, Discrete, Spec, Transition
+from understudy.types import ActionSpace, Continuous, Dataset, Spec, Transition
 
 Ends = Literal["time_limit", "terminal"]
 
@@ -165,7 +165,7 @@ class Demonstrations:
             next_obs, known = self.next_observations, np.ones(self.steps, bool)
         terminal = self.terminals if self.terminals is not None else last & (self.ends == "terminal")
         round_ = np.full(self.steps, -1, np.int32)
-        return Transition(t, self.observations, self.actions, next_obs, terminal, last, known, round_)  # type: ignore[arg-type]
+        return Transition(t, self.observations, self.actions, next_obs, terminal, last, known, round_)
 
     def split(self, counts: Sequence[int], holdout: float) -> tuple[Dataset, Dataset]:
         """Training and held-out steps for runs that use the first counts[i] episodes.

@@ -1,16 +1,16 @@
 """Demonstrations on disk: npz files of plain arrays, read without pickle, and the ones bundled with the package.
 
-    observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
-    next_observations (N, obs)    terminals (N,)    rewards (N,)                               optional
-    action_low, action_high (act,) or action_count ()    horizon ()    env    ends             optional
-    mean_return, std_return ()    the expert's return, where rewards are not given             optional
+observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
+next_observations (N, obs)    terminals (N,)    rewards (N,)                               optional
+action_low, action_high (act,) or action_count ()    horizon ()    env    ends             optional
+mean_return, std_return ()    the expert's return, where rewards are not given             optional
 """
 
 import os
 import zipfile
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,9 +28,7 @@ def bundled() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.npz"))}
 
 
-def load(
-    name_or_path: str | os.PathLike[str], episodes: int | None = None, ends: Ends | None = None
-) -> Demonstrations:
+def load(name_or_path: str | os.PathLike[str], episodes: int | None = None, ends: Ends | None = None) -> Demonstrations:
     """Demonstrations by the name of a bundled task, or from an npz file; all episodes, or the first few.
 
     `ends` says how episodes end where the file does not: at a time limit (the default) or in a terminal state.
@@ -93,7 +91,7 @@ def _read(path: Path, ends: Ends | None) -> Demonstrations:
         action_space=space,
         horizon=int(arrays["horizon"]) if "horizon" in arrays else None,
         env=str(arrays["env"]) if "env" in arrays else None,
-        ends=ends or str(arrays.get("ends", "time_limit")),  # type: ignore[arg-type]
+        ends=ends or cast(Ends, str(arrays.get("ends", "time_limit"))),
         recorded_return=(float(arrays["mean_return"]), float(arrays["std_return"])) if stated else None,
         source=str(path),
     )

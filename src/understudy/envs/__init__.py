@@ -21,4 +21,6 @@ def make(env: Any) -> Environment | HostEnvironment:
         return JAX_ENVIRONMENTS[env]()
     if isinstance(env, str) or callable(env):
         return HostEnvironment(env, known=tuple(JAX_ENVIRONMENTS))
-    raise SpecError(f"env is a {type(env).__name__}: give a name, an environment of understudy, or a function making one")
+    raise SpecError(
+        f"env is a {type(env).__name__}: give a name, an environment of understudy, or a function making one"
+    )

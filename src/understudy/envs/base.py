@@ -4,8 +4,9 @@ from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Bool, Float, Key
 
+from understudy.arrays import Array
 from understudy.policies import Policy
 from understudy.types import Spec
 
@@ -24,7 +25,7 @@ class Timestep(NamedTuple):
 
 
 class Environment(eqx.Module):
-    """Abstract: one episode at a time, under jit and vmap. Its arrays (a forest's trees) are leaves. Final subclasses."""
+    """Abstract: one episode at a time, under jit and vmap; its arrays (a forest's trees) are leaves. Final below."""
 
     name: ClassVar[str]
     about: ClassVar[str]

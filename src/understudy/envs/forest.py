@@ -16,10 +16,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Bool, Float, Key
 
+from understudy.arrays import Array, Source, categorical, namespace
 from understudy.envs.base import Environment, Timestep
-from understudy.networks import Source, categorical, namespace
 from understudy.policies import Carry, Policy, start
 from understudy.types import Continuous, Spec
 
@@ -39,7 +39,9 @@ class Forest(Environment):
     trees: Float[Array, "trees 3"]
     """x, y and radius of each."""
     name: ClassVar[str] = "Forest"
-    about: ClassVar[str] = "fly a drone through a forest; the expert dodges left or right at random (the paper's figure 4)"
+    about: ClassVar[str] = (
+        "fly a drone through a forest; the expert dodges left or right at random (the paper's figure 4)"
+    )
 
     def __init__(self, trees: Float[Array, "trees 3"] | None = None):
         self.trees = plant(jax.random.key(0)) if trees is None else trees
@@ -90,7 +92,7 @@ def blocked(trees: Array, x: Array, y: Array, heading: Array) -> Bool[Array, "..
         dx = (x + reach * xp.cos(heading))[..., None] - trees[:, 0]
         dy = (y + reach * xp.sin(heading))[..., None] - trees[:, 1]
         hit = hit | (dx**2 + dy**2 < trees[:, 2] ** 2).any(-1)
-    return hit  # type: ignore[return-value]
+    return hit
 
 
 class Dodge(Policy):
@@ -110,7 +112,7 @@ class Dodge(Policy):
         x, y, heading = (obs[..., i, None] for i in (1, 2, 3))
         away = xp.abs(headings - heading) >= np.pi / 4
         clear = away & ~blocked(self.trees, x, y, headings)
-        return xp.where(xp.where(clear.any(-1, keepdims=True), clear, away), 0.0, -xp.inf)  # type: ignore[no-any-return]
+        return xp.where(xp.where(clear.any(-1, keepdims=True), clear, away), 0.0, -xp.inf)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
         return self._turn(obs, namespace(obs).argmax(self.logits(obs), axis=-1))
@@ -121,7 +123,7 @@ class Dodge(Policy):
     def _turn(self, obs: Array, choice: Array) -> Array:
         xp = namespace(obs)
         heading = choice * np.float32(np.pi / (self.choices - 1))
-        return xp.where(obs[..., 0] > 0.5, heading, obs[..., 3])[..., None].astype(obs.dtype)  # type: ignore[no-any-return]
+        return xp.where(obs[..., 0] > 0.5, heading, obs[..., 3])[..., None].astype(obs.dtype)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
         raise TypeError("a scripted expert has no density")

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujo
 
 
 class HostStep(NamedTuple):
-    """What a batch of environments did in one step; `obs` is where the next step starts, `next_obs` where this one ended."""
+    """One step of a batch of environments: `obs` is where the next one starts, `next_obs` where this one ended."""
 
     obs: np.ndarray
     next_obs: np.ndarray
@@ -62,10 +62,10 @@ class HostVector:
         with quiet():
             self._env = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP)
 
-    def reset(self, seeds: list[int]) -> np.ndarray:
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """Start an episode in each copy, each from its own seed."""
         with quiet():
-            obs, _ = self._env.reset(seed=seeds)
+            obs, _ = self._env.reset(seed=list(seeds))
         return _flat(obs)
 
     def step(self, actions: np.ndarray) -> HostStep:
@@ -89,7 +89,9 @@ def _flat(obs: np.ndarray) -> np.ndarray:
 def _spec(name: str, env: gymnasium.Env[Any, Any]) -> Spec:
     seen, acted = env.observation_space, env.action_space
     if not isinstance(seen, gymnasium.spaces.Box) or len(seen.shape) != 1:
-        raise SpecError(f"{name} observes {seen}: a flat Box is needed; gymnasium.wrappers.FlattenObservation makes one")
+        raise SpecError(
+            f"{name} observes {seen}: a flat Box is needed; gymnasium.wrappers.FlattenObservation makes one"
+        )
     action: ActionSpace
     if isinstance(acted, gymnasium.spaces.Discrete) and acted.start == 0:
         action = Discrete(int(acted.n))

@@ -4,10 +4,10 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
+from understudy.arrays import Array, Source, namespace
 from understudy.envs.base import Environment, Timestep
-from understudy.networks import Source, namespace
 from understudy.policies import Carry, Policy, start
 from understudy.types import Continuous, Spec
 
@@ -72,7 +72,7 @@ class SwingUp(Policy):
         hold = xp.clip(-8.0 * angle - 2.0 * speed, -MAX_TORQUE, MAX_TORQUE)
         near = 1 / (1 + xp.exp(20.0 * (xp.abs(angle) - 0.7)))
         torque = near * hold + (1 - near) * pump
-        return torque[..., None].astype(obs.dtype)  # type: ignore[no-any-return]
+        return torque[..., None].astype(obs.dtype)
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         return self.mode(carry, obs)

@@ -1,8 +1,8 @@
 """Behavioral cloning: supervised learning of the expert's action from the expert's state.
 
-It matches off-Q moments: the learner is asked for actions on the demonstrations' states and never sees the consequences,
-so an error compounds as O(εT²) (section 4.3). It is not a game: where AdVIL looks for the moment function f that tells
-the two sides apart, behavioral cloning minimises one fixed loss ℓ_BC that bounds every payoff of a bounded f.
+It matches off-Q moments: the learner is asked for actions on the demonstrations' states and never sees the
+consequences, so an error compounds as O(εT²) (section 4.3). It is not a game: where AdVIL looks for the moment function
+f that tells the two sides apart, behavioral cloning minimises one fixed loss ℓ_BC.
 
     Input: demonstrations D_E, policy class Π
     1. for each gradient step:

@@ -1,0 +1,97 @@
+"""Behavioral cloning, a gradient step: understudy against the `imitation` package, same network and batch, same run.
+
+    make bench
+
+The two take turns, so that whatever else the machine does hits both alike; the fastest turn of each counts. It prints
+the ratios and writes them, with what made them, to docs/results/bc-speed.csv.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+import tyro
+
+import understudy as us
+from understudy import run
+from understudy.results import provenance, write_csv
+
+HERE = Path(__file__).parent
+OBS, ACT = 26, 6  # HalfCheetah's
+PEER_STEPS = 1000
+
+
+@dataclass(frozen=True)
+class Options:
+    peer: str = ".venv-bench/bin/python"
+    """A Python that has `imitation` installed; `make bench` makes one."""
+    turns: int = 5
+    """Turns for each."""
+    batch_size: int = 32
+    """Steps in a minibatch: imitation's default."""
+    out: str = str(HERE.parent / "docs/results/bc-speed.csv")
+    """Where the numbers go."""
+
+
+def ours(runs: int, batch_size: int, demonstrations: us.Demonstrations) -> float:
+    """Milliseconds for a gradient step of `runs` runs in one program, after it has been compiled."""
+    # imitation's default: two layers of 32 under tanh, a Gaussian's log-likelihood.
+    learner = us.bc(loss="likelihood", hidden=(32, 32), activation="tanh", batch_size=batch_size, rounds=10, steps=1000)
+    data, _ = demonstrations.split([demonstrations.episodes] * runs, 0.0)
+    keys = jax.random.split(jax.random.key(0), runs)
+    began = time.perf_counter()
+    run.offline(learner, demonstrations.spec, data, keys)
+    return (time.perf_counter() - began) / (learner.rounds * learner.steps) * 1e3
+
+
+def theirs(peer: str, batch_size: int) -> float:
+    script = str(HERE / "peers/imitation_bc.py")
+    command = [peer, script, *map(str, (PEER_STEPS, batch_size, OBS, ACT))]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = json.loads(answer.stdout.splitlines()[-1])
+    assert said["layers"] == [[32, OBS], [32, 32]], f"the networks differ: {said['layers']}"
+    return float(said["ms"])
+
+
+def main() -> None:
+    options = tyro.cli(Options, description=__doc__)
+    if not Path(options.peer).exists():
+        sys.exit(f"no Python at {options.peer}: `make bench` makes it")
+    random = np.random.default_rng(0)
+    demonstrations = us.Demonstrations.from_arrays(
+        random.normal(size=(5000, OBS)),
+        random.uniform(-1, 1, (5000, ACT)),
+        [1000] * 5,
+        action_space=us.Continuous((-1.0,) * ACT, (1.0,) * ACT),
+    )
+    times: dict[str, list[float]] = {"imitation": [], "one": [], "many": []}
+    for runs in (1, 25):
+        ours(runs, options.batch_size, demonstrations)  # compile
+    for _ in range(options.turns):
+        times["imitation"].append(theirs(options.peer, options.batch_size))
+        times["one"].append(ours(1, options.batch_size, demonstrations))
+        times["many"].append(ours(25, options.batch_size, demonstrations))
+    peer, one, many = (min(times[name]) for name in ("imitation", "one", "many"))
+    made = provenance()
+    versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
+    about = [made["command"], versions, f"{os.cpu_count()} cores, {made['device']}", made["date"]]
+    rows = [
+        ["imitation, one run", round(peer, 4), "1"],
+        ["understudy, one run", round(one, 4), f"{peer / one:.1f} times faster"],
+        ["understudy, 25 runs in one program", round(many, 4), f"{many / one:.1f} times the time of one"],
+        ["understudy, 25 runs, for each run", round(many / 25, 5), f"{25 * peer / many:.1f} times faster"],
+    ]
+    header = ["what", "ms_a_step", "ratio", "command", "versions", "machine", "date"]
+    write_csv(Path(options.out), header, ([*row, *about] for row in rows))
+    for name, milliseconds, ratio in rows:
+        print(f"{name:<36}{milliseconds:>10} ms a step   {ratio}")
+
+
+if __name__ == "__main__":
+    main()

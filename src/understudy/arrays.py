@@ -1,0 +1,37 @@
+"""Arrays of either kind, and the sources of randomness of both.
+
+Acting in a simulator that is not written in JAX must not cross to an accelerator once a step, so policies run on NumPy
+too. The same lines serve both: the arrays decide.
+"""
+
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Key
+
+Array = Any
+"""A JAX array, or a NumPy one on the host."""
+Source = Key[jax.Array, ""] | np.random.Generator
+"""Where random numbers come from: a key for JAX arrays, a generator for NumPy ones."""
+
+
+def namespace(*arrays: Array) -> ModuleType:
+    """`jax.numpy` if any of them is a JAX array, else `numpy`."""
+    return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
+
+
+def normal(source: Source, like: Array) -> Array:
+    """Standard normal numbers of the shape and type of `like`."""
+    if isinstance(source, np.random.Generator):
+        return source.standard_normal(like.shape).astype(like.dtype)
+    return jax.random.normal(source, like.shape, like.dtype)
+
+
+def categorical(source: Source, logits: Array) -> Array:
+    """One index for each row of `logits`, drawn with probability softmax(logits)."""
+    if isinstance(source, np.random.Generator):
+        return np.argmax(logits + source.gumbel(size=logits.shape), axis=-1)
+    return jax.random.categorical(source, logits)
