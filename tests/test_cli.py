@@ -50,8 +50,12 @@ def test_from_demonstrations_to_a_measured_gap(understudy, tmp_path):
     assert status == 0
     assert "imitation gap" in out
     rows = list(csv.DictReader((tmp_path / "returns.csv").open()))
-    assert len(rows) == 4 * 3
-    assert np.mean([float(row["return"]) for row in rows]) < 0
+    assert [(row["x"], row["seed"]) for row in rows] == [("2", "0"), ("2", "1"), ("4", "0"), ("4", "1")]
+    assert {(row["env"], row["algorithm"], row["preset"], row["x_kind"]) for row in rows} == {
+        ("Pendulum", "bc", "custom", "trajectories")
+    }
+    assert all(float(row["mean_return"]) < 0 < float(row["std_return"]) for row in rows)
+    assert rows[0]["command"].endswith("&& understudy evaluate runs/bc --episodes 3 --out returns.csv")
     status, out, _ = understudy(
         "demos", "collect", "Pendulum", "--expert", "runs/bc", "--episodes", "2", "--out", "mine.npz"
     )

@@ -1,5 +1,9 @@
 """Environments: dynamics that equal their originals, and a bridge that never confuses a time limit with an end."""
 
+import os
+import sys
+import warnings
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -223,3 +227,23 @@ def test_a_missing_extra_names_the_command_that_installs_it(monkeypatch):
 def test_a_policy_that_misbehaves_is_named(actions, words):
     with pytest.raises(SpecError, match=words):
         us.rollout(Counter, lambda obs: actions, 3)
+
+
+class Noisy(Counter):
+    """Prints while it is made and reset, from Python and from below it, on both streams."""
+
+    def __init__(self):
+        os.system("echo from below; echo from below >&2")
+        print("made")
+
+    def reset(self, *, seed=None, options=None):
+        print("reset", file=sys.stderr)
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        return super().reset(seed=seed, options=options)
+
+
+def test_nothing_a_simulator_prints_reaches_the_user(capfd):
+    us.rollout(Noisy, lambda obs: np.zeros((len(obs), 1)), 2)
+    assert capfd.readouterr() == ("", "")
+    print("heard again")
+    assert capfd.readouterr().out == "heard again\n"

@@ -22,9 +22,9 @@ from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
 from understudy.errors import NeedsError, UnderstudyError, unknown
 from understudy.evaluation import Evaluation, Sample, interval
-from understudy.front_door import imitate
+from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
-from understudy.results import load_run, write_csv
+from understudy.results import load_run, result_rows, write_csv
 from understudy.storage import check_free
 from understudy.types import Continuous
 
@@ -79,7 +79,7 @@ class Train:
     """Demonstrated episodes to use; several counts train every seed on each. Default: all."""
     seeds: int = 1
     """Seeds to train, 0 to N-1, in one program."""
-    holdout: float = 0.1
+    holdout: float = HOLDOUT
     """Fraction of steps kept aside to select among the policies."""
     out: Path_ = None
     """The run's directory. Default: runs/ALGORITHM."""
@@ -131,7 +131,7 @@ def evaluate(
         episodes: Episodes for each policy.
         seed: Where the episodes' starting states come from.
         workers: Processes for a Gymnasium environment. Default: one for each core.
-        out: Write every return to this CSV file.
+        out: Write a line for each policy to this CSV file.
     """
     result = load_run(run)
     evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1)
@@ -140,13 +140,8 @@ def evaluate(
     if evaluation.expert is None:
         print("\nThe demonstrations do not record the expert's return, so there is no gap to show.")
     if out is not None:
-        rows = [
-            [about["algorithm"], about["episodes"], about["seed"], i, float(value)]
-            for about, returns in zip(evaluation.about, evaluation.returns, strict=True)
-            for i, value in enumerate(returns)
-        ]
-        write_csv(Path(out), ["algorithm", "demonstrations", "seed", "episode", "return"], rows)
-        print(f"\nEvery return is in {out}")
+        write_csv(Path(out), *result_rows(result, evaluation))
+        print(f"\nThe return of each policy is in {out}")
 
 
 def inspect(file: Positional[str]) -> None:

@@ -16,10 +16,12 @@ from understudy.envs import make
 from understudy.errors import NeedsError, SettingError
 from understudy.evaluation import Sample
 from understudy.game import Algorithm
-from understudy.results import Result, Run, hyperparameters, provenance
+from understudy.results import Result, Run, hyperparameters, preset, provenance
 from understudy.selection import held_out, held_out_payoff
 from understudy.types import Discrete
 
+HOLDOUT = 0.02
+"""The fraction of steps kept aside. Small: with few demonstrations, what is held out is missed in training."""
 NEED_WORDS = {"environment": "an environment: pass env=", "expert": "a queryable expert: pass expert="}
 
 
@@ -30,7 +32,7 @@ def imitate(
     expert: Any = None,
     seeds: int | Sequence[int] = 1,
     episodes: int | Sequence[int] | None = None,
-    holdout: float = 0.1,
+    holdout: float = HOLDOUT,
     progress: run.Progress | None = None,
 ) -> Result:
     """Learn policies from demonstrations.
@@ -79,7 +81,12 @@ def imitate(
         runs.append(Run(seed, count, trained.statuses[index], held_out_payoff(actor, criteria[count])))
         actors.append(actor)
     config = {
-        "algorithm": {"name": card.name, "hyperparameters": hyperparameters(algorithm), "card": asdict(card)},
+        "algorithm": {
+            "name": card.name,
+            "preset": preset(algorithm),
+            "hyperparameters": hyperparameters(algorithm),
+            "card": asdict(card),
+        },
         "seeds": seed_list,
         "episodes": count_list,
         "holdout": holdout,

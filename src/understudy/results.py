@@ -141,16 +141,53 @@ def hyperparameters(algorithm: Algorithm) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
+def preset(algorithm: Algorithm) -> str:
+    """What its settings are called: "default", or "custom" if any was changed."""
+    changed = any(getattr(algorithm, f.name) != f.default for f in dataclasses.fields(algorithm))
+    return "custom" if changed else "default"
+
+
+def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
+    """An evaluation as the project's results are kept: a line for each policy, and what made it."""
+    settings = result.config["algorithm"]
+    made = provenance()
+    tail = [
+        f"{result.config['command']} && {made['command']}",
+        " ".join(f"{name}={version}" for name, version in result.config["versions"].items()),
+        result.config["device"],
+        made["date"],
+    ]
+    header = ["env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return", "episodes"]
+    rows = [
+        [
+            evaluation.env,
+            settings["name"],
+            settings["preset"],
+            about["seed"],
+            "trajectories",
+            about["episodes"],
+            round(float(returns.mean()), 3),
+            round(float(returns.std()), 3),
+            len(returns),
+            *tail,
+        ]
+        for about, returns in zip(evaluation.about, evaluation.returns, strict=True)
+    ]
+    return [*header, "command", "versions", "device", "date"], rows
+
+
 def provenance() -> dict[str, Any]:
     """What made a result: the command, the versions, the machine's kind, the date."""
     import jax
 
-    packages = ("understudy", "jax", "equinox", "optax", "numpy", "gymnasium")
+    from understudy import __version__
+
+    packages = {name: metadata.version(name) for name in ("jax", "equinox", "optax", "numpy", "gymnasium")}
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "python"
     return {
         "command": command,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+        "versions": {"understudy": __version__, "python": platform.python_version(), **packages},
         "device": jax.devices()[0].device_kind,
     }
 

@@ -1,12 +1,15 @@
 """The only training loops. An algorithm never has its own.
 
 `offline` serves every algorithm that needs demonstrations alone. Its runs (seeds × demonstration counts) are one
-compiled program: a vmapped round, called once a round, its states donated from call to call.
+compiled program: a vmapped round, called once a round, its states donated from call to call. On a CPU the program is
+called once for each core, with a share of the runs.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -65,31 +68,64 @@ def offline(
     round and keeps what they have.
     """
     algorithm = traced(algorithm)
-    init_keys, round_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-    states = _init(algorithm, spec, demonstrations, init_keys)
-    active = jnp.ones(len(keys), bool)
+    lanes = [_Lane(algorithm, spec, demonstrations, keys, runs) for runs in _shares(len(keys))]
     history: list[Outcome] = []
-    pending: Outcome | None = None
+    pending: list[Outcome] = []
 
-    def record(outcome: Outcome) -> None:
-        history.append(jax.device_get(outcome))
+    def record(outcomes: list[Outcome]) -> None:
+        parts = jax.device_get(outcomes)
+        history.append(jax.tree.map(lambda *part: np.concatenate(part)[: len(keys)], *parts))
         if progress is not None:
             going = history[-1].active & history[-1].finite
             means = {name: float(values[going].mean()) for name, values in history[-1].metrics.items() if going.any()}
             progress(len(history), algorithm.rounds, means)
 
-    with _interruptible() as interrupt:
+    with _interruptible() as interrupt, ThreadPoolExecutor(len(lanes)) as threads:
         for index in range(algorithm.rounds):
-            states, active, outcome = _round(algorithm, states, demonstrations, round_keys, jnp.asarray(index), active)
+            # The first round compiles, which one lane does for all; then they go side by side.
+            each = map if index == 0 or len(lanes) == 1 else threads.map
+            outcomes = list(each(lambda lane, index=index: lane.advance(index, wait=len(lanes) > 1), lanes))
             # Read the round before, so that the host waits for numbers while the device is at the next round.
-            if pending is not None:
+            if pending:
                 record(pending)
-            pending = outcome
+            pending = outcomes
             if interrupt.is_set() or (history and not _going(history[-1]).any()):
                 break
-        if pending is not None:
-            record(pending)
+        record(pending)
+    states = jax.tree.map(lambda *part: jnp.concatenate(part)[: len(keys)], *(lane.states for lane in lanes))
     return _summary(states, history, algorithm.rounds, interrupt.is_set())
+
+
+def _shares(runs: int) -> np.ndarray:
+    """Which runs go together in one program: a row of indices for each.
+
+    An accelerator takes all of them at once. XLA's CPU programs keep to one core when the networks are small, so there
+    the runs are dealt out to the cores, in equal shares (the last run is repeated where they do not divide).
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    size = -(-runs // cores) if jax.default_backend() == "cpu" else runs
+    shares = -(-runs // size)
+    return np.minimum(np.arange(shares * size), runs - 1).reshape(shares, size)
+
+
+class _Lane:
+    """A share of the runs: a program's inputs from round to round."""
+
+    def __init__(
+        self, algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[Array, " runs"], runs: np.ndarray
+    ):
+        init_keys, self.keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
+        self.algorithm = algorithm
+        self.demonstrations = demonstrations._replace(size=demonstrations.size[runs])
+        self.states = _init(algorithm, spec, self.demonstrations, init_keys)
+        self.active = jnp.ones(len(runs), bool)
+
+    def advance(self, index: int, wait: bool) -> Outcome:
+        """One round of all runs of the share. Lanes only go side by side if each waits, in its thread, for its own."""
+        self.states, self.active, outcome = _round(
+            self.algorithm, self.states, self.demonstrations, self.keys, jnp.asarray(index), self.active
+        )
+        return jax.block_until_ready(outcome) if wait else outcome  # type: ignore[no-untyped-call]
 
 
 def traced(algorithm: Leaves) -> Leaves:

@@ -6,7 +6,7 @@ ball of a Gaussian kernel's space, on steps that no learner trained on,
     sup_{‖f‖ ≤ 1} E f(s, π(s)) − E f(s, a) = ‖E k((s, π(s)), ·) − E k((s, a), ·)‖,   k(x, y) = exp(−‖x − y‖² / 2h²)
 
 with states standardised by the demonstrations, continuous actions in [-1, 1], discrete ones one-hot, and h the median
-distance between held-out expert pairs. Zero is a perfect match. It never looks at a return.
+distance between the expert's pairs. Zero is a perfect match. It never looks at a return.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from understudy.actor import Actor
 from understudy.types import Continuous, Dataset, Spec
 
 MOST = 1024
-"""Held-out steps used, at the most: the kernel compares every pair."""
+"""Steps used, at the most: the kernel compares every pair."""
 
 
 class HeldOut(NamedTuple):
@@ -32,15 +32,20 @@ class HeldOut(NamedTuple):
 
 def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
     """The criterion's data for run number `run` of the two datasets."""
-    seen = np.asarray(training.steps.obs)[: int(training.size[run])].astype(np.float64)
-    count = int(held.size[run])
-    pick = np.unique(np.linspace(0, count - 1, min(count, MOST)).astype(int))
-    raw = np.asarray(held.steps.obs)[pick]
-    obs = (raw - seen.mean(0)) / (seen.std(0) + 1e-3)
-    act = _vectors(spec, np.asarray(held.steps.act)[pick])
-    distances = pdist(np.concatenate([obs, act], axis=1)) if len(pick) > 1 else np.ones(1)
-    median = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
-    return HeldOut(raw, obs, act, median)
+    seen, seen_act = _spread(training, run)
+    mean, std = seen.mean(0), seen.std(0) + 1e-3
+    pairs = np.concatenate([(seen - mean) / std, _vectors(spec, seen_act)], axis=1)
+    distances = pdist(pairs) if len(pairs) > 1 else np.ones(1)
+    bandwidth = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
+    raw, act = _spread(held, run)
+    return HeldOut(raw, (raw - mean) / std, _vectors(spec, act), bandwidth)
+
+
+def _spread(data: Dataset, run: int) -> tuple[np.ndarray, np.ndarray]:
+    """Observations and actions of at most MOST steps, evenly spread over those that the run has."""
+    size = int(data.size[run])
+    pick = np.unique(np.linspace(0, size - 1, min(size, MOST)).astype(int))
+    return np.asarray(data.steps.obs)[pick], np.asarray(data.steps.act)[pick]
 
 
 def held_out_payoff(actor: Actor, data: HeldOut) -> float:

@@ -170,15 +170,14 @@ class Demonstrations:
     def split(self, counts: Sequence[int], holdout: float) -> tuple[Dataset, Dataset]:
         """Training and held-out steps for runs that use the first counts[i] episodes.
 
-        Every k-th step is held out, k = 1/holdout: the same steps for every algorithm and seed. Where so few steps are
-        used that none would be held out, or with holdout 0, all serve as both.
+        Each step is held out or not by a fixed draw for its place: the same steps for every algorithm, seed and count.
+        Where so few steps are used that none would be held out, or with holdout 0, all serve as both.
         """
         for count in counts:
             self.first(count)
         if not 0 <= holdout <= 0.5:
             raise DemonstrationError(f"holdout is {holdout}: choose a fraction from 0 to 0.5")
-        stride = round(1 / holdout) if holdout else self.steps + 1
-        held = np.arange(self.steps) % stride == stride - 1
+        held = np.random.default_rng(0).random(self.steps) < holdout
         ends = np.cumsum(self.lengths)[np.asarray(counts) - 1]
         if held[: ends.min()].sum() == 0:
             held[:] = False

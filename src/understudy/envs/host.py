@@ -6,13 +6,14 @@ it belongs, and keeps termination and truncation apart.
 """
 
 import ctypes
+import functools
 import importlib.util
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple, TextIO
 
 import gymnasium
 import numpy as np
@@ -21,6 +22,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from understudy.errors import ExtraError, SpecError, unknown
 from understudy.types import ActionSpace, Continuous, Discrete, Spec
 
+C_LIBRARY = ctypes.CDLL(None)
 EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujoco"}
 
 
@@ -70,7 +72,8 @@ class HostVector:
 
     def step(self, actions: np.ndarray) -> HostStep:
         space = self._env.action_space
-        obs, reward, terminal, truncated, info = self._env.step(actions.astype(space.dtype).reshape(space.shape))
+        with quiet():  # an episode's end resets the environment within the step
+            obs, reward, terminal, truncated, info = self._env.step(actions.astype(space.dtype).reshape(space.shape))
         next_obs = _flat(obs).copy()
         for index in np.flatnonzero(terminal | truncated):
             next_obs[index] = np.asarray(info["final_obs"][index], np.float32).reshape(-1)
@@ -143,21 +146,32 @@ def available() -> list[tuple[str, str]]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing that a simulator prints while it is made, reset or closed, from Python or from C, or warns about, reaches
-    the user; errors still raise.
-    """
-    c_library = ctypes.CDLL(None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    """Nothing that a simulator prints, from Python or from C, or warns about, reaches the user; errors still raise."""
+
+    sink = _silence()
+
+    def flush() -> None:
         sys.stdout.flush()
-        c_library.fflush(None)
-        saved, sink = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-        os.dup2(sink, 1)
-        try:
+        sys.stderr.flush()
+        C_LIBRARY.fflush(None)  # C keeps buffers of its own, which would otherwise surface at exit
+
+    flush()
+    saved = [os.dup(1), os.dup(2)]
+    os.dup2(sink.fileno(), 1)
+    os.dup2(sink.fileno(), 2)
+    try:
+        # A notebook's streams are not the process's own, so Python's are turned as well.
+        with warnings.catch_warnings(), redirect_stdout(sink), redirect_stderr(sink):
+            warnings.simplefilter("ignore")
             yield
-        finally:
-            sys.stdout.flush()
-            c_library.fflush(None)  # C keeps its own buffer, which would otherwise surface at exit
-            os.dup2(saved, 1)
-            os.close(saved)
-            os.close(sink)
+    finally:
+        flush()
+        for descriptor, own in zip(saved, (1, 2), strict=True):
+            os.dup2(descriptor, own)
+            os.close(descriptor)
+
+
+@functools.cache
+def _silence() -> TextIO:
+    """One open /dev/null for the life of the process."""
+    return open(os.devnull, "w", encoding="utf-8")
