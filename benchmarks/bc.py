@@ -50,13 +50,14 @@ def ours(runs: int, batch_size: int, demonstrations: us.Demonstrations) -> float
     return (time.perf_counter() - began) / (learner.rounds * learner.steps) * 1e3
 
 
-def theirs(peer: str, batch_size: int) -> float:
+def theirs(peer: str, batch_size: int) -> tuple[float, str]:
+    """Milliseconds for a gradient step of the peer, and its versions."""
     script = str(HERE / "peers/imitation_bc.py")
     command = [peer, script, *map(str, (PEER_STEPS, batch_size, OBS, ACT))]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     said = json.loads(answer.stdout.splitlines()[-1])
     assert said["layers"] == [[32, OBS], [32, 32]], f"the networks differ: {said['layers']}"
-    return float(said["ms"])
+    return float(said["ms"]), str(said["versions"])
 
 
 def main() -> None:
@@ -74,13 +75,14 @@ def main() -> None:
     for runs in (1, 25):
         ours(runs, options.batch_size, demonstrations)  # compile
     for _ in range(options.turns):
-        times["imitation"].append(theirs(options.peer, options.batch_size))
+        milliseconds, peer_versions = theirs(options.peer, options.batch_size)
+        times["imitation"].append(milliseconds)
         times["one"].append(ours(1, options.batch_size, demonstrations))
         times["many"].append(ours(25, options.batch_size, demonstrations))
     peer, one, many = (min(times[name]) for name in ("imitation", "one", "many"))
     made = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
-    about = [made["command"], versions, f"{os.cpu_count()} cores, {made['device']}", made["date"]]
+    about = ["make bench", f"{versions} {peer_versions}", f"{os.cpu_count()} cores, {made['device']}", made["date"]]
     rows = [
         ["imitation, one run", round(peer, 4), "1"],
         ["understudy, one run", round(one, 4), f"{peer / one:.1f} times faster"],

@@ -143,7 +143,7 @@ def test_ctrl_c_keeps_what_is_trained_and_says_so(understudy, monkeypatch):
     def interrupting(title):
         yield lambda done, total, metrics: signal.raise_signal(signal.SIGINT) if done == 2 else None
 
-    monkeypatch.setattr(display, "training_progress", interrupting)
+    monkeypatch.setattr(display, "progress_bar", interrupting)
     status, out, _ = understudy("train", "bc", "--demos", "Forest", "--rounds", "50", *SMALL[2:])
     assert status == 130
     assert "Interrupted. What was trained until then is kept in runs/bc" in out

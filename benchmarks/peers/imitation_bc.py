@@ -7,6 +7,7 @@ import json
 import sys
 import time
 import warnings
+from importlib.metadata import version
 
 import gymnasium
 import numpy as np
@@ -41,7 +42,8 @@ def main() -> None:
     learner.train(n_batches=steps, **quiet)
     spent = (time.perf_counter() - began) / steps * 1e3
     layers = [tuple(p.shape) for p in learner.policy.mlp_extractor.policy_net.parameters() if p.ndim == 2]
-    print(json.dumps({"ms": spent, "layers": layers, "torch": torch.__version__, "threads": torch.get_num_threads()}))
+    versions = f"imitation={version('imitation')} torch={torch.__version__}"
+    print(json.dumps({"ms": spent, "layers": layers, "versions": versions}))
 
 
 main()

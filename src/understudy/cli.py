@@ -94,7 +94,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
     demonstrations = load(str(source))
     # Bundled demonstrations know their task: its simulator need not be installed to learn from them offline.
     needed = "environment" in algorithm.card.needs or demonstrations.env != options.env
-    with display.training_progress(f"{algorithm.card.title} on {demonstrations.env or source}") as report:
+    with display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report:
         result = imitate(
             algorithm,
             demonstrations,
@@ -107,7 +107,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
     result.save(out)
     name = next(iter(result.history))
     rows = [
-        (run.episodes, run.seed, f"{_last(result.history[name][i]):.4g}", f"{run.payoff:.4f}", run.status, mark)
+        (run.episodes, run.seed, f"{_last(result.history[name][i]):.4g}", f"{run.payoff:.3g}", run.status, mark)
         for i, run in enumerate(result.runs)
         for mark in ("selected" if i == result.selected else "",)
     ]
@@ -134,7 +134,8 @@ def evaluate(
         out: Write a line for each policy to this CSV file.
     """
     result = load_run(run)
-    evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1)
+    with display.progress_bar(f"playing {len(result.policies)} policies") as report:
+        evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1, progress=report)
     title = f"{result.config['algorithm']['card']['title']} in {evaluation.env}, {episodes} episodes a policy"
     display.console().print(display.table(*_scores(evaluation), title))
     if evaluation.expert is None:
@@ -187,7 +188,8 @@ def collect_command(env: Positional[str], out: str, expert: Name = None, episode
         episodes: Episodes to record.
         seed: Where starting states and the expert's chance come from.
     """
-    demonstrations = collect(env, expert, episodes, seed)
+    with display.working(f"playing {episodes} episodes of {env}"):
+        demonstrations = collect(env, expert, episodes, seed)
     demonstrations.save(out)
     assert demonstrations.returns is not None
     returns = interval(Sample.of(demonstrations.returns))
@@ -205,7 +207,7 @@ def demo_command(out: str = "out/demo") -> None:
     """
     rows = [
         (task, algorithm, score.episodes, interval(expert), score.learner, score.gap)
-        for task, algorithm, expert, score in demo(out, display.training_progress)
+        for task, algorithm, expert, score in demo(out, display.progress_bar)
     ]
     headers = ("task", "algorithm", ">demonstrations", ">expert's return", ">learner's return", ">imitation gap")
     title = f"Means with 95% intervals: 5 seeds, {EVALUATION_EPISODES} episodes each"

@@ -42,7 +42,8 @@ def demo(
             with progress(f"behavioral cloning on {env.name}") as report:
                 result = imitate(learner, data.load(env.name), env, seeds=SEEDS, episodes=counts, progress=report)
             expert = Sample.of(rollout(env, env.expert(), EVALUATION_EPISODES, 1, deterministic=False).returns)
-            evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, expert=expert)
+            with progress(f"playing {env.name}") as report:
+                evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, expert, progress=report)
             rows += [(env.name, learner.card.title, expert, score) for score in evaluation.scores()]
             result.save(beside / env.name.lower())
             if env is forest:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -17,8 +17,14 @@ def console() -> Console:
     return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160)
 
 
+def working(title: str) -> AbstractContextManager[object]:
+    """A spinner, on a terminal; nothing elsewhere."""
+    terminal = Console(stderr=True)
+    return terminal.status(title) if terminal.is_terminal else nullcontext()
+
+
 @contextmanager
-def training_progress(title: str) -> Iterator[Report]:
+def progress_bar(title: str) -> Iterator[Report]:
     """A live bar with the metrics and the time left, on a terminal; nothing elsewhere."""
     terminal = Console(stderr=True)
     if not terminal.is_terminal:
@@ -34,7 +40,7 @@ def training_progress(title: str) -> Iterator[Report]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=terminal, transient=True) as bar:
-        task = bar.add_task(title, total=None, metrics="compiling")
+        task = bar.add_task(title, total=None, metrics="starting")
 
         def report(done: int, total: int, metrics: dict[str, float]) -> None:
             shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())

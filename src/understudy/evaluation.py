@@ -6,6 +6,7 @@ nothing about other seeds. The gap's interval adds the expert's own uncertainty 
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from understudy.envs import HostEnvironment, make
 from understudy.errors import SpecError
 from understudy.policies import Policy
 from understudy.rollouts import rollout
+from understudy.run import Progress
 from understudy.types import Spec
 
 
@@ -112,6 +114,7 @@ def evaluate(
     seed: int = 0,
     expert: Sample | None = None,
     workers: int = 1,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Play `episodes` episodes with each policy, all from the same starts; returns are the environment's own.
 
@@ -121,16 +124,21 @@ def evaluate(
     made = make(env)
     for actor in policies:
         check_fits(actor, made)
-    if workers > 1 and isinstance(env, str) and isinstance(made, HostEnvironment):
-        jobs = [(env, actor.policy, episodes, seed) for actor in policies]
-        with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
-            returns = list(pool.map(_play, jobs))
-    else:
-        returns = [rollout(made, actor.policy, episodes, seed).returns for actor in policies]
+    with ExitStack() as stack:
+        if workers > 1 and len(policies) > 1 and isinstance(env, str) and isinstance(made, HostEnvironment):
+            pool = ProcessPoolExecutor(min(workers, len(policies)), mp_context=get_context("spawn"))
+            jobs = stack.enter_context(pool).map(_play, [(env, a.policy, episodes, seed) for a in policies])
+        else:
+            jobs = map(_play, [(made, a.policy, episodes, seed) for a in policies])
+        returns: list[np.ndarray] = []
+        for played in jobs:
+            returns.append(played)
+            if progress is not None:
+                progress(len(returns), len(policies), {"return": float(np.mean(returns))})
     return Evaluation(made.name, np.stack(returns), [actor.about for actor in policies], expert)
 
 
-def _play(job: tuple[str, Policy, int, int]) -> np.ndarray:
+def _play(job: tuple[Any, Policy, int, int]) -> np.ndarray:
     return rollout(*job).returns
 
 

@@ -27,6 +27,7 @@ from understudy.actor import Actor, load_policy
 from understudy.errors import NeedsError, RunError
 from understudy.evaluation import Evaluation, Sample, evaluate
 from understudy.game import Algorithm
+from understudy.run import Progress
 from understudy.storage import whole_directory, whole_file, write_json
 
 
@@ -74,7 +75,13 @@ class Result:
         return None if stated is None else Sample(**stated)
 
     def evaluate(
-        self, env: Any = None, episodes: int = 10, seed: int = 0, expert: Sample | None = None, workers: int = 1
+        self,
+        env: Any = None,
+        episodes: int = 10,
+        seed: int = 0,
+        expert: Sample | None = None,
+        workers: int = 1,
+        progress: Progress | None = None,
     ) -> Evaluation:
         """Returns of all policies, and the gap to the expert.
 
@@ -83,7 +90,7 @@ class Result:
         env = env if env is not None else self.config["demonstrations"]["env"]
         if env is None:
             raise NeedsError("the demonstrations do not say which environment they come from: pass env=")
-        return evaluate(self.policies, env, episodes, seed, expert or self.expert, workers)
+        return evaluate(self.policies, env, episodes, seed, expert or self.expert, workers, progress)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the run directory, whole or not at all; an existing run is never overwritten."""
@@ -183,7 +190,8 @@ def provenance() -> dict[str, Any]:
     from understudy import __version__
 
     packages = {name: metadata.version(name) for name in ("jax", "equinox", "optax", "numpy", "gymnasium")}
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "python"
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    command = " ".join(["understudy" if program == "__main__.py" else program, *sys.argv[1:]])
     return {
         "command": command,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
