@@ -75,8 +75,8 @@ def main() -> None:
     for runs in (1, 25):
         ours(runs, options.batch_size, demonstrations)  # compile
     for _ in range(options.turns):
-        milliseconds, peer_versions = theirs(options.peer, options.batch_size)
-        times["imitation"].append(milliseconds)
+        spent, peer_versions = theirs(options.peer, options.batch_size)
+        times["imitation"].append(spent)
         times["one"].append(ours(1, options.batch_size, demonstrations))
         times["many"].append(ours(25, options.batch_size, demonstrations))
     peer, one, many = (min(times[name]) for name in ("imitation", "one", "many"))

@@ -17,7 +17,7 @@ from understudy import __version__, display
 from understudy.algorithms import ALGORITHMS, find
 from understudy.collecting import collect
 from understudy.data import bundled, load
-from understudy.demo import EVALUATION_EPISODES, demo
+from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
 from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
 from understudy.errors import NeedsError, UnderstudyError, unknown
@@ -136,7 +136,8 @@ def evaluate(
     result = load_run(run)
     with display.progress_bar(f"playing {len(result.policies)} policies") as report:
         evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1, progress=report)
-    title = f"{result.config['algorithm']['card']['title']} in {evaluation.env}, {episodes} episodes a policy"
+    card = result.config["algorithm"]["card"]
+    title = f"{card['title']} in {evaluation.env}: mean ± 95% interval, {episodes} episodes each"
     display.console().print(display.table(*_scores(evaluation), title))
     if evaluation.expert is None:
         print("\nThe demonstrations do not record the expert's return, so there is no gap to show.")
@@ -209,8 +210,8 @@ def demo_command(out: str = "out/demo") -> None:
         (task, algorithm, score.episodes, interval(expert), score.learner, score.gap)
         for task, algorithm, expert, score in demo(out, display.progress_bar)
     ]
-    headers = ("task", "algorithm", ">demonstrations", ">expert's return", ">learner's return", ">imitation gap")
-    title = f"Means with 95% intervals: 5 seeds, {EVALUATION_EPISODES} episodes each"
+    headers = ("task", "algorithm", ">demos", ">expert's return", ">learner's return", ">imitation gap")
+    title = f"Mean ± 95% interval: {SEEDS} seeds, {EVALUATION_EPISODES} episodes each"
     display.console().print(display.table(headers, rows, title))
     print(
         f"\nThe picture: {out}/demo.png. The policies: {out}/pendulum and {out}/forest.\n"
@@ -283,7 +284,7 @@ def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[ob
         (score.episodes, score.runs, expert, score.learner, "" if score.gap is None else score.gap)
         for score in evaluation.scores()
     ]
-    return (">demonstrations", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
+    return (">demos", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
 
 
 def _last(values: np.ndarray) -> float:

@@ -11,13 +11,14 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from understudy import data, figures
 from understudy.algorithms import bc
 from understudy.envs import Forest, Pendulum
-from understudy.evaluation import Sample, Score
+from understudy.evaluation import Sample, Score, interval
 from understudy.front_door import imitate
-from understudy.results import provenance
+from understudy.results import provenance, write_csv
 from understudy.rollouts import Episodes, rollout
 from understudy.run import Progress
 from understudy.storage import check_free, whole_directory, write_json
@@ -44,7 +45,7 @@ def demo(
             expert = Sample.of(rollout(env, env.expert(), EVALUATION_EPISODES, 1, deterministic=False).returns)
             with progress(f"playing {env.name}") as report:
                 evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, expert, progress=report)
-            rows += [(env.name, learner.card.title, expert, score) for score in evaluation.scores()]
+            rows += [(env.name, learner.card.name, expert, score) for score in evaluation.scores()]
             result.save(beside / env.name.lower())
             if env is forest:
                 flights = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
@@ -55,11 +56,26 @@ def demo(
         scores = [score for task, _, _, score in rows if task == pendulum.name]
         figures.draw_gaps(right, scores, "Pendulum: demonstrations close the gap")
         figures.save(picture, beside / "demo.png")
-        write_json(beside / "demo.json", {"made_by": "understudy demo", **provenance()})
+        made = provenance()
+        write_json(beside / "demo.json", {"made_by": "understudy demo", **made})
+        write_csv(beside / "demo.csv", *_table(rows, made))
         if _is_demo(out):
             shutil.rmtree(out)
     (out.parent / f"{out.name}.new").replace(out)
     return rows
+
+
+def _table(rows: list[tuple[str, str, Sample, Score]], made: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+    """The demo's numbers as they are kept, with what made them."""
+    header = ["task", "algorithm", "demonstrations", "seeds", "episodes"]
+    header += [f"{what}_{which}" for what in ("expert", "learner", "gap") for which in ("mean", "low", "high")]
+    versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
+    lines: list[list[object]] = []
+    for task, algorithm, expert, score in rows:
+        numbers = [*interval(expert), *score.learner, *(score.gap or ())]
+        lines.append([task, algorithm, score.episodes, score.runs, expert.size, *(round(x, 2) for x in numbers)])
+        lines[-1] += [made["command"], versions, made["device"], made["date"]]
+    return [*header, "command", "versions", "device", "date"], lines
 
 
 def _is_demo(path: Path) -> bool:

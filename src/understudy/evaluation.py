@@ -33,7 +33,7 @@ class Interval(NamedTuple):
     def __str__(self) -> str:
         if not np.isfinite(self.low):
             return f"{self.mean:.1f}"
-        return f"{self.mean:.1f} [{self.low:.1f}, {self.high:.1f}]"
+        return f"{self.mean:.1f} ± {(self.high - self.low) / 2:.1f}"
 
 
 class Sample(NamedTuple):
