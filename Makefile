@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/understudy demo
+	@$(BIN)/understudy demo
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -31,17 +31,17 @@ bench: $(VENV)/.installed .venv-bench/.installed
 	@touch $@
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "understudy needs Python 3.11 or later, this is %d.%d: run make PYTHON=python3.11" % v[:2])'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "understudy needs Python 3.11 or later, this is %d.%d: run make PYTHON=python3.11" % v[:2])'
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing understudy into $(VENV) (a minute or two the first time)"
-	$(PIP) --constraint constraints.txt --editable .
+	@$(PIP) --constraint constraints.txt --editable .
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV)"
-	$(PIP) --constraint constraints.txt --editable '.[test]'
+	@$(PIP) --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
 clean:

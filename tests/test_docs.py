@@ -1,0 +1,88 @@
+"""What the documents show is what happens."""
+
+import csv
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy import cli
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+small_bc = us.bc
+
+
+def tiny(**settings):
+    return small_bc(**{**settings, "rounds": 2, "steps": 5, "hidden": (8,)})
+
+
+def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(us, "bc", tiny)
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["action"].shape == (1,)
+    np.testing.assert_array_equal(
+        names["policy"](names["demos"].observations), names["result"].policy(names["demos"].observations)
+    )
+    assert capsys.readouterr().out.count("finished") == 5
+
+
+def test_the_readmes_commands_run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^    \.venv/bin/understudy (.*)$", README, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        words = shlex.split(command)
+        if words[0] == "train":
+            words += ["--steps", "5", "--hidden", "8"]
+        monkeypatch.setattr(sys, "argv", ["understudy", *words])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert not stopped.value.code
+
+
+def test_every_link_leads_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readmes_numbers_are_those_that_were_measured():
+    rows = list(csv.DictReader((ROOT / "docs/results/demo.csv").open(encoding="utf-8")))
+    assert len(rows) == 6
+    for row in rows:
+        half = (float(row["gap_high"]) - float(row["gap_low"])) / 2
+        line = next(
+            line for line in README.splitlines() if line.startswith(f"| {row['task']} | {row['demonstrations']} |")
+        )
+        mean, reach = (float(x) for x in line.split("|")[-2].split("±"))
+        assert mean == pytest.approx(float(row["gap_mean"]), abs=0.06)
+        assert reach == pytest.approx(half, abs=0.06)
+    speed = (ROOT / "docs/results/bc-speed.csv").read_text(encoding="utf-8")
+    for ratio in ("66.9 times faster", "9.0 times the time of one", "186.8 times faster"):
+        assert ratio in speed
+
+
+def test_the_table_of_behavioral_cloning_is_its_results():
+    rows = list(csv.DictReader((ROOT / "docs/results/bc.csv").open(encoding="utf-8")))
+    page = (ROOT / "docs/bc.md").read_text(encoding="utf-8")
+    for env in ("HalfCheetahBulletEnv-v0", "AntBulletEnv-v0"):
+        cells = []
+        for count in ("5", "10", "15", "20", "25"):
+            means = np.array([float(row["mean_return"]) for row in rows if row["env"] == env and row["x"] == count])
+            assert len(means) == 5
+            cells.append(f"{means.mean():.0f} ± {means.std(ddof=1) / np.sqrt(5):.0f}")
+        assert " | ".join(cells) in page
+
+
+def test_every_algorithm_is_in_the_readmes_taxonomy():
+    table = README[README.index("## The taxonomy") :]
+    for name in us.ALGORITHMS:
+        assert f"`{name}`" in table
