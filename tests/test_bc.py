@@ -104,7 +104,13 @@ def test_the_learning_rate_falls_to_zero_unless_told_not_to(decay, continuous):
         ({"loss": "hinge"}, "loss is 'hinge'"),
         ({"lr": 0.0}, "lr is 0.0"),
         ({"lr": float("nan")}, "lr is nan"),
+        ({"lr": "fast"}, "lr is 'fast'"),
+        ({"lr": None}, "lr is None"),
         ({"rounds": 0}, "rounds is 0"),
+        ({"rounds": 2.5}, "rounds is 2.5"),
+        ({"activation": "gelu"}, "activation is 'gelu'"),
+        ({"hidden": 4}, "hidden is 4"),
+        ({"hidden": (8, -3)}, r"hidden\[1\] is -3"),
         ({"batch_size": -1}, "batch_size is -1"),
     ],
 )

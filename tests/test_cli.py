@@ -68,9 +68,9 @@ def test_a_task_is_enough_where_demonstrations_are_bundled(understudy):
     assert us.load_run("r").config["demonstrations"]["env"] == "Forest"
 
 
-def test_a_function_can_be_the_expert(understudy, tmp_path, monkeypatch):
+def test_a_function_in_this_directory_can_be_the_expert(understudy, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("import numpy as np\ndef left(obs): return np.zeros(len(obs), int)\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
     status, _, _ = understudy(
         "demos", "collect", "CartPole-v1", "--expert", "mine:left", "--episodes", "3", "--out", "d.npz"
     )
@@ -118,6 +118,11 @@ def test_the_taxonomy_and_the_environments_are_listed(understudy):
         ("demos collect CartPole-v1 --out x.npz", "has no scripted expert"),
         ("demos collect Forest --expert no_such:thing --out x.npz", "cannot be imported"),
         ("demos colect Forest --out x.npz", "did you mean 'demos collect'?"),
+        ("train bc --demos Pendulum --hidden -3", "hidden[0] is -3: a whole number of at least 1 is needed"),
+        ("train bc --demos Pendulum --out /dev/null/run", "cannot be written: '/dev/null' is a file"),
+        ("demos collect Forest --seed 99999999999999999999999 --out x.npz", "it must be below 2**32"),
+        ("demos collect Forest --episodes 0 --out x.npz", "episodes is 0"),
+        ("demos collect Forest --out /", "'/' is a directory, and a file is needed"),
     ],
 )
 def test_a_mistake_gets_one_clear_line_and_leaves_nothing(words, said, understudy, tmp_path):
@@ -186,3 +191,24 @@ def test_the_installed_command_runs_quietly():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "25" in done.stdout
+
+
+def test_ctrl_c_in_the_demo_publishes_nothing(understudy, monkeypatch, tmp_path):
+    @contextlib.contextmanager
+    def interrupting(title):
+        yield lambda done, total, metrics: signal.raise_signal(signal.SIGINT) if done == 2 else None
+
+    monkeypatch.setattr(display, "progress_bar", interrupting)
+    status, out, err = understudy("demo")
+    assert (status, out) == (130, "")
+    assert "nothing was written" in err
+    assert not (tmp_path / "out/demo").exists()
+
+
+def test_an_error_of_the_system_is_one_line(understudy, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device", "runs/bc")
+
+    monkeypatch.setattr(cli, "imitate", full)
+    status, _, err = understudy("train", "bc", "--demos", "Forest")
+    assert (status, err) == (2, "error: No space left on device: 'runs/bc'\n")

@@ -43,10 +43,12 @@ def test_a_fresh_network_has_orthogonal_layers():
 def test_interpolates_lie_between_the_two_sides():
     learner = Samples(jnp.zeros(50, int), jnp.zeros((50, 2)), jnp.zeros((50, 1)), jnp.full(50, 0.02))
     expert = learner._replace(obs=jnp.ones((50, 2)), act=jnp.full((50, 1), 2.0))
-    between = interpolate(jax.random.key(0), Pair(learner, expert))
-    assert ((between.obs >= 0) & (between.obs <= 1)).all()
-    np.testing.assert_allclose(between.obs[:, 0] * 2, between.act[:, 0], rtol=1e-6)  # one mixing weight per sample
-    assert len(np.unique(between.act)) == 50
+    obs, act = jax.vmap(interpolate)(jax.random.split(jax.random.key(0), 50), learner, expert)
+    assert ((obs >= 0) & (obs <= 1)).all()
+    np.testing.assert_allclose(obs * 2, np.repeat(act, 2, axis=1), rtol=1e-6)  # one mixing weight per sample
+    assert len(np.unique(act)) == 50
+    with pytest.raises(TypeError, match="one vector each"):
+        jax.vmap(interpolate)(jax.random.split(jax.random.key(0), 50), learner._replace(act=jnp.zeros(50, int)), expert)
 
 
 def test_a_discrete_action_is_an_index_or_probabilities():

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
 import understudy as us
-from understudy.errors import DemonstrationError, UnknownNameError
+from understudy.errors import DemonstrationError, SettingError, SpecError, UnknownNameError
 
 N = 30
 
@@ -59,7 +60,7 @@ def test_a_plain_file_of_the_papers_layout_is_enough(tmp_path):
     loaded = us.load(path, episodes=2)
     assert (loaded.episodes, loaded.steps) == (2, 25)
     assert loaded.bounds_from_data
-    assert loaded.recorded_return == (5.0, 1.0)
+    assert loaded.expert_return == (5.0, 1.0, 3)  # over all three episodes, however many are used
     assert loaded.action_space.low[0] == pytest.approx(float(arrays()["actions"].min()))
 
 
@@ -141,6 +142,20 @@ BAD = {
     "words": ({"observations": np.array(["a"] * N)}, "plain numbers"),
     "an end inside an episode": ({"terminals": spoiled(np.zeros(N, bool), 4, True)}, "inside an episode.*step 4"),
     "next observations of another shape": ({"next_observations": np.zeros((N, 3))}, "next_observations has shape"),
+    "observations of three dimensions": ({"observations": np.zeros((N, 2, 2))}, r"shape \(30, 2, 2\).*flatten"),
+    "observations of nothing": ({"observations": np.zeros((N, 0))}, r"shape \(30, 0\)"),
+    "two rewards a step": ({"rewards": np.zeros((N, 2))}, "rewards has shape.*one number a step"),
+    "no rewards a step": ({"rewards": np.zeros((N, 0))}, "rewards has shape.*one number a step"),
+    "two terminals a step": ({"terminals": np.zeros((N, 2))}, "terminals has shape.*one number a step"),
+    "a horizon of text": ({"horizon": np.array("long")}, "horizon is .*a single number"),
+    "a broken horizon": ({"horizon": np.array(15.5)}, "horizon is 15.5: a whole number"),
+    "many action counts": ({"actions": np.arange(N) % 3, "action_count": np.array([3, 3])}, "action_count is"),
+    "one bound of two": ({"action_low": np.array([-1.0])}, "has action_low alone"),
+    "bounds upside down": ({"action_low": np.array([1.0]), "action_high": np.array([-1.0])}, "low < high"),
+    "a mean return that is none": ({"mean_return": np.array(np.nan), "std_return": np.array(1.0)}, "mean_return is"),
+    "an enormous length": ({"lengths": np.array([2**62, 2**62, 5])}, "episode 0 has length"),
+    "an enormous discrete action": ({"actions": np.full(N, 2**62)}, "a discrete action is 4611686018427387904"),
+    "numbers too large for float32": ({"observations": spoiled(np.zeros((N, 2)), (0, 0), 1e300)}, "NaN or infinite"),
     "a horizon too short": ({"horizon": np.array(9)}, "horizon is 9, but an episode has 15 steps"),
     "an unknown way to end": ({"ends": np.array("slowly")}, "ends is 'slowly'"),
 }
@@ -195,3 +210,22 @@ def test_actions_of_another_kind_are_refused():
     wild = us.Demonstrations.from_arrays(np.zeros((N, 3)), np.full((N, 1), 5.0))
     with pytest.raises(DemonstrationError, match=r"outside the bounds, the first 5 .*\[-2, 2\]"):
         wild.for_task(us.Pendulum().spec, "Pendulum")
+
+
+def test_arrays_that_are_none_are_named():
+    with pytest.raises(DemonstrationError, match="rows of different lengths"):
+        us.Demonstrations.from_arrays([[1.0], [1.0, 2.0]], np.zeros((2, 1)))
+    with pytest.raises(DemonstrationError, match="action_space is a Box"):
+        us.Demonstrations.from_arrays(**arrays(), action_space=gymnasium.spaces.Box(-1, 1, (1,)))
+    with pytest.raises(DemonstrationError, match="demonstrations is a int"):
+        us.imitate(us.bc(), 3)
+    with pytest.raises(SettingError, match=r"episodes is 1.5"):
+        us.load("Pendulum", episodes=1.5)
+
+
+def test_bounds_can_be_lists_and_must_be_numbers():
+    assert us.Continuous([-1.0], [1.0]) == us.Continuous((-1.0,), (1.0,))
+    with pytest.raises(SpecError, match="low is 3"):
+        us.Continuous(3, 4)
+    with pytest.raises(SpecError, match=r"n = 2\.5"):
+        us.Discrete(2.5)

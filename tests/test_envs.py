@@ -229,6 +229,29 @@ def test_a_policy_that_misbehaves_is_named(actions, words):
         us.rollout(Counter, lambda obs: actions, 3)
 
 
+class Endless(Counter):
+    """Never ends by itself."""
+
+    def step(self, action):
+        obs, reward, *_ = super().step(action)
+        return obs, reward, False, False, {}
+
+
+def test_an_environment_without_a_time_limit_is_cut_at_the_horizon():
+    played = us.rollout(us.make(Endless, horizon=12), lambda obs: np.zeros((len(obs), 1)), 2)
+    np.testing.assert_array_equal(played.lengths, 12)
+    assert played.steps.last[:, -1].all()
+    assert not played.steps.terminal.any()
+    assert us.make(Endless).spec.horizon == 1000
+
+
+def test_a_function_that_makes_no_environment_is_named():
+    with pytest.raises(SpecError, match="makes a int"):
+        us.make(lambda: 3)
+    with pytest.raises(ExtraError, match="no_such_module"):
+        us.make("no_such_module:Env-v0")
+
+
 class Noisy(Counter):
     """Prints while it is made and reset, from Python and from below it, on both streams."""
 

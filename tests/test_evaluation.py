@@ -5,8 +5,10 @@ import pytest
 from scipy import stats
 
 import understudy as us
+from understudy import evaluation
 from understudy.actor import Actor
-from understudy.evaluation import Evaluation, Sample, imitation_gap, interval
+from understudy.evaluation import Evaluation
+from understudy.statistics import Sample, imitation_gap, interval
 
 
 def test_an_interval_is_students():
@@ -58,17 +60,31 @@ def test_returns_are_the_environments_own_undiscounted_sums():
     obs, act = played.steps.obs, played.steps.act[..., 0]
     angle = np.arctan2(obs[..., 1], obs[..., 0])
     by_hand = -(angle**2 + 0.1 * obs[..., 2] ** 2 + 0.001 * act**2).sum(1)
-    np.testing.assert_allclose(us.evaluate([expert], env, 6, seed=4).returns[0], by_hand, rtol=1e-4)
+    np.testing.assert_allclose(played.returns, by_hand, rtol=1e-4)
+    (returns,) = us.evaluate([expert], env, 6, seed=4).returns
+    again = us.rollout(env, env.expert(), 6, seed=evaluation._seeds(4, 1)[0])
+    np.testing.assert_allclose(returns, again.returns)
 
 
-def test_every_policy_starts_from_the_same_states():
+def test_every_policy_has_starts_of_its_own_and_the_seed_decides_them():
     env = us.Pendulum()
     expert = Actor(env.expert(), env.spec, {})
-    returns = us.evaluate([expert, expert], env, 5).returns
-    np.testing.assert_array_equal(returns[0], returns[1])
-    assert len(set(returns[0])) == 5
-    hosted = us.evaluate([expert, expert], "Pendulum-v1", 3).returns
-    np.testing.assert_array_equal(hosted[0], hosted[1])
+    for where in (env, "Pendulum-v1"):
+        first, again, other = (us.evaluate([expert, expert], where, 3, seed=s).returns for s in (1, 1, 2))
+        np.testing.assert_array_equal(first, again)
+        assert len(np.unique(np.concatenate([first, other]))) == 12
+
+
+def test_the_interval_of_an_evaluation_covers_as_often_as_it_says():
+    """Five runs of one policy differ by their starts alone, and the interval has to know."""
+    env = us.Pendulum()
+    expert = Actor(env.expert(), env.spec, {"episodes": 1})
+    truth = us.rollout(env, env.expert(), 5000, seed=123).returns.mean()
+    inside = 0
+    for seed in range(150):
+        (score,) = us.evaluate([expert] * 5, env, 10, seed=seed).scores()
+        inside += score.learner.low <= truth <= score.learner.high
+    assert inside / 150 == pytest.approx(0.95, abs=0.06)
 
 
 def test_the_returns_are_the_same_however_many_processes_play():

@@ -1,6 +1,7 @@
 """The front door, as a user calls it."""
 
 import csv
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,9 +12,11 @@ import pytest
 
 import understudy as us
 from understudy.actor import Actor
-from understudy.errors import NeedsError, RunError, SettingError, SpecError
-from understudy.game import Card
-from understudy.policies import Gaussian, Mixture, Tabular, TimeIndexed
+from understudy.errors import DivergedError, NeedsError, RunError, SettingError, SpecError
+from understudy.game import NEEDS, Card
+from understudy.networks import MLP
+from understudy.policies import Categorical, Gaussian, Mixture, Tabular, TimeIndexed
+from understudy.selection import held_out, held_out_payoff
 
 SMALL = {"rounds": 4, "steps": 50, "hidden": (16,), "batch_size": 64, "lr": 3e-3}
 
@@ -51,8 +54,6 @@ def test_the_held_out_payoff_ranks_a_good_policy_before_a_bad_one():
 
 
 def test_the_held_out_payoff_of_the_expert_itself_is_zero():
-    from understudy.selection import held_out, held_out_payoff
-
     demonstrations = us.load("Pendulum", episodes=6)
     expert = Actor(us.Pendulum().expert(), demonstrations.spec)
     data = held_out(demonstrations.spec, *demonstrations.split([6], 0.1), 0)
@@ -170,6 +171,11 @@ def test_what_is_not_a_policy_is_named(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     with pytest.raises(RunError, match="is not a policy saved by understudy"):
         us.load_policy(tmp_path / "other.npz")
+    np.savez(tmp_path / "odd.npz", **{"structure.json": np.array("[1]")})
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    for odd in ("odd.npz", "one.npy"):
+        with pytest.raises(RunError, match="is not a policy saved by understudy"):
+            us.load_policy(tmp_path / odd)
     (tmp_path / "config.json").write_text("{broken")
     with pytest.raises(RunError, match="is damaged"):
         us.load_run(tmp_path)
@@ -185,6 +191,10 @@ def test_what_is_not_a_policy_is_named(tmp_path):
         ({"seeds": [-1]}, "seeds has the value -1"),
         ({"episodes": [2, 2]}, "each value can be given once"),
         ({"episodes": [1.5]}, "episodes has the value 1.5"),
+        ({"episodes": 1.5}, "episodes is 1.5"),
+        ({"seeds": 1.0}, "seeds is 1.0"),
+        ({"seeds": [2**32]}, "it must be below"),
+        ({"holdout": "much"}, "holdout is 'much'"),
     ],
 )
 def test_arguments_out_of_range_are_named(arguments, words):
@@ -201,7 +211,7 @@ def test_an_algorithm_is_a_value_not_a_name():
     ("moments", "words"), [("reward", "an environment: pass env="), ("on-Q", "an environment: pass env=")]
 )
 def test_what_is_missing_is_said_in_the_papers_words(moments, words, monkeypatch):
-    card = Card("x", "AdXIL", moments, "dual", ("continuous",), "steps", "")
+    card = Card("x", "AdXIL", moments, "dual", NEEDS[moments], ("continuous",), "steps", "")
     monkeypatch.setattr(us.bc, "card", card)
     with pytest.raises(NeedsError, match=f"AdXIL matches {moments} moments, which needs {words}"):
         us.imitate(us.bc(**SMALL), us.load("Pendulum"))
@@ -247,3 +257,74 @@ def test_compiled_programs_are_cached_between_processes(tmp_path):
     assert "understudy" in answer()
     assert answer(JAX_COMPILATION_CACHE_DIR="/elsewhere") == "/elsewhere"
     assert answer(UNDERSTUDY_CACHE="off") == "None"
+
+
+def test_a_tabular_policy_takes_the_index_of_a_state():
+    actor = Actor(Tabular(np.array([[0.1, 0.9], [1.0, 0.0]])), us.Spec((), us.Discrete(2), 3))
+    assert actor(0) == 1
+    np.testing.assert_array_equal(actor(np.array([0, 1, 1])), [1, 0, 0])
+
+
+def test_the_held_out_payoff_asks_a_time_indexed_policy_at_the_right_time():
+    """An expert that counts its steps: the policy that counts too is perfect, and a constant one is not."""
+    lengths = np.full(20, 10)
+    t = np.tile(np.arange(10), 20)
+    demonstrations = us.Demonstrations.from_arrays(np.zeros((200, 1)), t % 2, lengths)
+    data = held_out(demonstrations.spec, *demonstrations.split([20], 0.3), 0)
+
+    def payoff(logits):  # one linear policy a time step, of which only the bias matters
+        nets = MLP((np.zeros((10, 1, 2)),), (np.asarray(logits, float),), "relu")
+        return held_out_payoff(Actor(TimeIndexed(Categorical(nets)), demonstrations.spec), data)
+
+    counting = np.stack([1 - np.arange(10) % 2, np.arange(10) % 2], 1)
+    assert payoff(counting) == pytest.approx(0, abs=1e-9)
+    assert payoff(np.tile([1, 0], (10, 1))) > 0.1
+
+
+def test_a_policy_that_is_not_finite_is_never_selected():
+    result = us.imitate(us.bc(**{**SMALL, "rounds": 3}), us.load("Pendulum", episodes=2), seeds=2)
+    broken = dataclasses.replace(
+        result, runs=[dataclasses.replace(result.runs[0], payoff=float("nan")), result.runs[1]]
+    )
+    assert broken.selected == 1
+
+
+def test_parameters_that_overflow_are_a_divergence():
+    """Even where the loss, taken before the step, was still finite."""
+    with pytest.raises(DivergedError, match="the parameters are not finite"):
+        us.imitate(us.bc(**{**SMALL, "rounds": 1, "steps": 1, "lr": 1e39}), us.load("Pendulum", episodes=2), seeds=2)
+
+
+def test_an_environment_of_ones_own_is_remembered_while_it_lives(tmp_path):
+    forest = us.Forest.plant(jax.random.key(5))
+    demonstrations = us.collect(forest, episodes=3)
+    assert demonstrations.env is None
+    assert us.collect(us.Forest(), episodes=1).env == "Forest"
+    result = us.imitate(us.bc(**SMALL), demonstrations, env=forest)
+    assert result.evaluate(episodes=2).env == "Forest"
+    assert result.env is forest
+    result.save(tmp_path / "run")
+    with pytest.raises(NeedsError, match="no name makes the environment"):
+        us.load_run(tmp_path / "run").evaluate()
+
+
+def test_settings_of_any_library_can_be_saved(tmp_path):
+    learner = us.bc(**{**SMALL, "lr": np.float32(1e-3), "hidden": [8]})
+    result = us.imitate(learner, us.load("Pendulum", episodes=np.int64(2)), seeds=np.int64(2), holdout=np.float64(0.1))
+    result.save(tmp_path / "run")
+    saved = us.load_run(tmp_path / "run").config["algorithm"]["hyperparameters"]
+    assert saved["hidden"] == [8]
+    assert saved["lr"] == pytest.approx(1e-3)
+
+
+def test_one_demonstration_has_no_interval_and_is_still_saved(tmp_path):
+    us.imitate(us.bc(**SMALL), us.load("Pendulum", episodes=1)).save(tmp_path / "run")
+    back = us.load_run(tmp_path / "run")
+    assert back.expert.size == 1
+    assert np.isnan(back.evaluate(episodes=2).scores()[0].gap.low)
+
+
+def test_a_policy_with_more_actions_than_the_task_does_not_fit():
+    actor = Actor(Categorical.init(jax.random.key(0), 4, 6, (4,)), us.Spec((4,), us.Discrete(6), 500))
+    with pytest.raises(SpecError, match=r"6 discrete actions; CartPole-v1 has observations .4,. and 2 discrete"):
+        us.evaluate([actor], "CartPole-v1")

@@ -146,3 +146,20 @@ def test_the_support_of_a_mixture_weighs_its_components():
     assert acts.shape == weights.shape == (4,)
     assert float(weights.sum()) == pytest.approx(1.0)
     assert float(weights[:2].sum()) == pytest.approx(0.25)
+
+
+def test_a_mixture_of_time_indexed_policies_acts_on_a_batch():
+    """On NumPy each row keeps its own component and its own time."""
+    inner = jax.vmap(lambda k: jax.vmap(lambda q: Deterministic.init(q, 3, 2, (4,)))(jax.random.split(k, 5)))(
+        jax.random.split(jax.random.key(0), 3)
+    )
+    policy = Mixture(TimeIndexed(inner), jnp.full(3, 1 / 3))
+    carry = Carry(np.array([0, 4, 2, 2, 0, 1, 3]), np.array([0, 1, 2, 0, 1, 1, 2]))
+    host = jax.tree.map(np.asarray, policy).mode(carry, OBS)
+    expected = jax.vmap(policy.mode)(Carry(*map(jnp.asarray, carry)), jnp.asarray(OBS))
+    np.testing.assert_allclose(host, expected, atol=1e-5)
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="unknown activation 'gelu'"):
+        Deterministic.init(jax.random.key(0), 3, 2, (4,), "gelu").mode(CARRY, OBS)

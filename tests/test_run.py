@@ -24,7 +24,9 @@ class Count(NamedTuple):
 class Counting(Algorithm):
     """Counts its rounds. Each run draws a number from its seed: it is done, or breaks down, in that round."""
 
-    card: ClassVar[Card] = Card("counting", "Counting", "off-Q", "-", ("continuous", "discrete"), "nothing", "")
+    card: ClassVar[Card] = Card(
+        "counting", "Counting", "off-Q", "-", ("demonstrations",), ("continuous", "discrete"), "nothing", ""
+    )
     ends: str = eqx.field(static=True, default="done")
     rounds: int = eqx.field(static=True, default=12)
     earliest: int = eqx.field(static=True, default=3)

@@ -19,7 +19,9 @@ SCHEDULER = "xla_cpu_enable_concurrency_optimized_scheduler"
 
 if os.environ.get("UNDERSTUDY_CACHE") != "off" and jax.config.values["jax_compilation_cache_dir"] is None:
     settings = {
-        "jax_compilation_cache_dir": str(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "understudy").expanduser()),
+        "jax_compilation_cache_dir": str(
+            Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "understudy").expanduser()
+        ),
         "jax_persistent_cache_min_compile_time_secs": 0.1,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }

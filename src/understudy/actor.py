@@ -91,7 +91,9 @@ class Actor:
         write_npz(Path(path), {**arrays, "structure.json": np.array(json.dumps(structure))})
 
     def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
-        obs = np.asarray(observation, np.float32)
+        obs = np.asarray(observation)
+        if self.spec.obs_shape or obs.dtype.kind not in "iu":  # the index of a state stays one
+            obs = obs.astype(np.float32)
         one = obs.shape == self.spec.obs_shape
         if one:
             obs = obs[None]
@@ -122,17 +124,17 @@ def load_policy(path: str | os.PathLike[str]) -> Actor:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         structure = json.loads(str(arrays.pop("structure.json")))
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise RunError(f"'{path}' is not a policy saved by understudy ({str(error).splitlines()[0]})") from error
-    if structure["format"] > FORMAT:
-        raise RunError(f"'{path}' was written by a newer version of understudy: upgrade to read it")
-    spec = structure["spec"]
-    action = spec["action"]
-    space: ActionSpace = (
-        Discrete(action["n"]) if spec["kind"] == "Discrete" else Continuous(tuple(action["low"]), tuple(action["high"]))
-    )
-    policy = _rebuild(structure["policy"], arrays)
-    return Actor(policy, Spec(tuple(spec["obs_shape"]), space, spec["horizon"]), structure["about"])
+        if structure["format"] > FORMAT:
+            raise RunError(f"'{path}' was written by a newer version of understudy: upgrade to read it")
+        spec = structure["spec"]
+        action = spec["action"]
+        space: ActionSpace = (
+            Discrete(action["n"]) if spec["kind"] == "Discrete" else Continuous(action["low"], action["high"])
+        )
+        policy = _rebuild(structure["policy"], arrays)
+        return Actor(policy, Spec(tuple(spec["obs_shape"]), space, spec["horizon"]), structure["about"])
+    except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise RunError(f"'{path}' is not a policy saved by understudy ({type(error).__name__})") from error
 
 
 def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:

@@ -21,11 +21,12 @@ from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
 from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
 from understudy.errors import NeedsError, UnderstudyError, unknown
-from understudy.evaluation import Evaluation, Sample, interval
+from understudy.evaluation import Evaluation
 from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
 from understudy.results import load_run, result_rows, write_csv
-from understudy.storage import check_free
+from understudy.statistics import interval
+from understudy.storage import check_free, check_place
 from understudy.types import Continuous
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
@@ -133,6 +134,8 @@ def evaluate(
         workers: Processes for a Gymnasium environment. Default: one for each core.
         out: Write a line for each policy to this CSV file.
     """
+    if out is not None:
+        check_place(out)
     result = load_run(run)
     with display.progress_bar(f"playing {len(result.policies)} policies") as report:
         evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1, progress=report)
@@ -159,9 +162,6 @@ def inspect(file: Positional[str]) -> None:
         actions = f"continuous {bounds}{' (from the data)' if d.bounds_from_data else ''}"
     else:
         actions = f"discrete, {space.n}"
-    returns = interval(Sample.of(d.returns)) if d.returns is not None else None
-    if returns is None and d.recorded_return is not None:
-        returns = interval(Sample(*d.recorded_return, d.episodes))
     if d.terminals is not None:
         ended = f"{int(d.terminals.sum())} of {d.episodes} in a terminal state, the rest at a time limit"
     else:
@@ -172,7 +172,7 @@ def inspect(file: Positional[str]) -> None:
         ("steps", f"{d.steps} ({d.lengths.min()} to {d.lengths.max()} an episode, horizon {d.horizon})"),
         ("observations", f"{d.observations.shape[1]} numbers"),
         ("actions", actions),
-        ("expert's return", returns if returns is not None else "not recorded"),
+        ("expert's return", interval(d.expert_return) if d.expert_return is not None else "not recorded"),
         ("episodes' ends", ended),
         ("next observations", "recorded" if d.next_observations is not None else "not after an episode's last step"),
     ]
@@ -189,11 +189,13 @@ def collect_command(env: Positional[str], out: str, expert: Name = None, episode
         episodes: Episodes to record.
         seed: Where starting states and the expert's chance come from.
     """
+    check_place(out)
+    sys.path.insert(0, "")  # module:function may be in this directory
     with display.working(f"playing {episodes} episodes of {env}"):
         demonstrations = collect(env, expert, episodes, seed)
     demonstrations.save(out)
-    assert demonstrations.returns is not None
-    returns = interval(Sample.of(demonstrations.returns))
+    assert demonstrations.expert_return is not None
+    returns = interval(demonstrations.expert_return)
     print(
         f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
         f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} an episode), return {returns}: {out}"
@@ -237,6 +239,9 @@ def main() -> None:
         sys.exit(_dispatch(sys.argv[1:]))
     except UnderstudyError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        sys.exit(2)
+    except OSError as error:
+        print(f"error: {error.strerror or error}{f': {error.filename!r}' if error.filename else ''}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("\ninterrupted: nothing was written", file=sys.stderr)

@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.actor import load_policy
 from understudy.data import Demonstrations
-from understudy.envs import Environment, HostEnvironment, make
+from understudy.envs import Environment, HostEnvironment, make, public_name
 from understudy.errors import NeedsError, SpecError
 from understudy.evaluation import check_fits
 from understudy.policies import Policy
@@ -37,7 +37,7 @@ def collect(
         rewards=played.flat(played.rewards),
         action_space=env.spec.action,
         horizon=env.spec.horizon,
-        env=env.name,
+        env=public_name(env),
         source=f"the expert's episodes in {env.name}",
     )
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.networks import MLP, Activation
-from understudy.types import Discrete, Pair, Samples, Spec
+from understudy.types import Discrete, Samples, Spec
 
 Features = Callable[[Array, Array], Float[Array, " k"]]
 """φ(s, a): the moments a person wants matched."""
@@ -95,15 +95,15 @@ def gradient_penalty(
     return jnp.square(jnp.sqrt(squared + 1e-12) - target)
 
 
-def interpolate(key: Key[Array, ""], pair: Pair) -> Samples:
-    """Points drawn uniformly between each learner sample and its expert sample, where a gradient penalty is taken."""
-    mix = jax.random.uniform(key, pair.learner.weight.shape)[:, None]
-    between = jax.tree.map(
-        lambda learner, expert: mix * learner + (1 - mix) * expert,
-        (pair.learner.obs, pair.learner.act),
-        (pair.expert.obs, pair.expert.act),
-    )
-    return pair.learner._replace(obs=between[0], act=between[1])
+def interpolate(key: Key[Array, ""], learner: Samples, expert: Samples) -> tuple[Array, Array]:
+    """A point drawn uniformly between one learner's (s, a) and one expert's: where a gradient penalty is taken.
+
+    For one pair of samples; the caller vmaps. Actions are vectors: an index has no points between (`as_vector`).
+    """
+    if learner.act.ndim != 1 or expert.act.ndim != 1:
+        raise TypeError(f"actions of shapes {learner.act.shape} and {expert.act.shape}: one vector each is needed")
+    mix = jax.random.uniform(key)
+    return mix * learner.obs + (1 - mix) * expert.obs, mix * learner.act + (1 - mix) * expert.act
 
 
 def _actions(spec: Spec) -> int | None:

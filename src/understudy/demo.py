@@ -16,11 +16,12 @@ from typing import Any
 from understudy import data, figures
 from understudy.algorithms import bc
 from understudy.envs import Forest, Pendulum
-from understudy.evaluation import Sample, Score, interval
+from understudy.evaluation import Score
 from understudy.front_door import imitate
 from understudy.results import provenance, write_csv
 from understudy.rollouts import Episodes, rollout
 from understudy.run import Progress
+from understudy.statistics import Sample, interval
 from understudy.storage import check_free, whole_directory, write_json
 
 EVALUATION_EPISODES = 200
@@ -42,6 +43,8 @@ def demo(
         for env, counts in ((pendulum, [2, 5, 10, 25]), (forest, [5, 25])):
             with progress(f"behavioral cloning on {env.name}") as report:
                 result = imitate(learner, data.load(env.name), env, seeds=SEEDS, episodes=counts, progress=report)
+            if result.interrupted:
+                raise KeyboardInterrupt
             expert = Sample.of(rollout(env, env.expert(), EVALUATION_EPISODES, 1, deterministic=False).returns)
             with progress(f"playing {env.name}") as report:
                 evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, expert, progress=report)

@@ -1,7 +1,9 @@
 """Every error a user can cause, by name. A message says what is wrong, its value, and the way out, in one line."""
 
 import difflib
+import operator
 from collections.abc import Iterable
+from typing import Any, SupportsFloat, SupportsIndex
 
 
 class UnderstudyError(Exception):
@@ -52,8 +54,30 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> Unkno
     return UnknownNameError(f"unknown {kind} '{name}': {way_out}{' ' + hint if hint else ''}")
 
 
-def check_positive(**settings: float) -> None:
+def check_positive(**settings: Any) -> None:
     """Refuse settings that are not positive numbers."""
     for name, value in settings.items():
-        if not value > 0:
-            raise SettingError(f"{name} is {value}: a number above 0 is needed")
+        if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not 0 < float(value) < float("inf"):
+            raise SettingError(f"{name} is {value!r}: a number above 0 is needed")
+
+
+def check_whole(least: int, **settings: Any) -> None:
+    """Refuse settings that are not whole numbers of at least `least`."""
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
+            raise SettingError(f"{name} is {value!r}: a whole number of at least {least} is needed")
+
+
+def check_choice(choices: tuple[str, ...], **settings: Any) -> None:
+    """Refuse settings that are not among the choices."""
+    for name, value in settings.items():
+        if value not in choices:
+            raise SettingError(f"{name} is {value!r}: choose one of {', '.join(map(repr, choices))}")
+
+
+def check_layers(**settings: Any) -> None:
+    """Refuse hidden layers that are not a tuple of positive whole numbers."""
+    for name, value in settings.items():
+        if not isinstance(value, tuple | list):
+            raise SettingError(f"{name} is {value!r}: a tuple of layer widths is needed, such as (256, 256)")
+        check_whole(1, **{f"{name}[{i}]": width for i, width in enumerate(value)})

@@ -8,68 +8,20 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from understudy.actor import Actor
 from understudy.envs import HostEnvironment, make
 from understudy.errors import SpecError
 from understudy.policies import Policy
-from understudy.rollouts import rollout
+from understudy.rollouts import check_seed, rollout
 from understudy.run import Progress
-from understudy.types import Spec
-
-
-class Interval(NamedTuple):
-    """An estimate and its 95% interval; NaN ends where a single number cannot have one."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        if not np.isfinite(self.low):
-            return f"{self.mean:.1f}"
-        return f"{self.mean:.1f} ± {(self.high - self.low) / 2:.1f}"
-
-
-class Sample(NamedTuple):
-    """Mean, standard deviation and size of a sample of returns."""
-
-    mean: float
-    std: float
-    size: int
-
-    @classmethod
-    def of(cls, values: Any) -> "Sample":
-        array = np.asarray(values, np.float64)
-        return cls(float(array.mean()), float(array.std(ddof=1)) if array.size > 1 else float("nan"), array.size)
-
-
-def interval(sample: Sample) -> Interval:
-    """The mean of a sample with its 95% interval."""
-    return _interval(sample.mean, [(sample.std, sample.size)])
-
-
-def imitation_gap(expert: Sample, learner: Sample) -> Interval:
-    """J(π_E) − J(π) with its 95% interval."""
-    return _interval(expert.mean - learner.mean, [(expert.std, expert.size), (learner.std, learner.size)])
-
-
-def _interval(mean: float, parts: list[tuple[float, int]]) -> Interval:
-    """Student's t with the Welch–Satterthwaite degrees of freedom over independent parts (standard deviation, size)."""
-    if any(size < 2 for _, size in parts):
-        return Interval(mean, float("nan"), float("nan"))
-    variances = [std**2 / size for std, size in parts]
-    total = sum(variances)
-    if total == 0:
-        return Interval(mean, mean, mean)
-    freedom = total**2 / sum(v**2 / (size - 1) for v, (_, size) in zip(variances, parts, strict=True))
-    reach = float(stdtrit(freedom, 0.975)) * total**0.5
-    return Interval(mean, mean - reach, mean + reach)
+from understudy.statistics import Interval, Sample, imitation_gap, interval
+from understudy.types import Discrete, Spec
 
 
 @dataclass(frozen=True)
@@ -116,10 +68,12 @@ def evaluate(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Play `episodes` episodes with each policy, all from the same starts; returns are the environment's own.
+    """Play `episodes` episodes with each policy; returns are the environment's own.
 
-    `workers` processes share the policies of a Gymnasium environment given by name; the returns are the same however
-    many there are. (They are spawned, so a script that asks for them needs the `if __name__ == "__main__":` guard.)
+    Each policy has starts of its own, drawn from `seed` and its place: with shared starts the policies' means would
+    move together, and an interval over them would be too narrow. `workers` processes share the policies of a Gymnasium
+    environment given by name; the returns are the same however many there are. (They are spawned, so a script that asks
+    for them needs the `if __name__ == "__main__":` guard.)
     """
     made = make(env)
     for actor in policies:
@@ -127,9 +81,11 @@ def evaluate(
     with ExitStack() as stack:
         if workers > 1 and len(policies) > 1 and isinstance(env, str) and isinstance(made, HostEnvironment):
             pool = ProcessPoolExecutor(min(workers, len(policies)), mp_context=get_context("spawn"))
-            jobs = stack.enter_context(pool).map(_play, [(env, a.policy, episodes, seed) for a in policies])
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+            played_by = partial(pool.map, _play, [env] * len(policies))
         else:
-            jobs = map(_play, [(made, a.policy, episodes, seed) for a in policies])
+            played_by = partial(map, _play, [made] * len(policies))
+        jobs = played_by([a.policy for a in policies], [episodes] * len(policies), _seeds(seed, len(policies)))
         returns: list[np.ndarray] = []
         for played in jobs:
             returns.append(played)
@@ -138,17 +94,26 @@ def evaluate(
     return Evaluation(made.name, np.stack(returns), [actor.about for actor in policies], expert)
 
 
-def _play(job: tuple[Any, Policy, int, int]) -> np.ndarray:
-    return rollout(*job).returns
+def _play(env: Any, policy: Policy, episodes: int, seed: int) -> np.ndarray:
+    return rollout(env, policy, episodes, seed).returns
+
+
+def _seeds(seed: int, count: int) -> list[int]:
+    """A seed for each of `count` policies."""
+    check_seed(seed)
+    return [int(s) for s in np.random.SeedSequence([seed, 1]).generate_state(count)]
 
 
 def check_fits(actor: Actor, env: Any) -> None:
     """A policy trained on other observations or actions cannot play here."""
     spec = env.spec
     same_kind = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
+    if isinstance(spec.action, Discrete) and isinstance(actor.spec.action, Discrete):
+        same_kind = actor.spec.action.n <= spec.action.n
     if spec.obs_shape != actor.spec.obs_shape or not same_kind:
         raise SpecError(f"the policy was trained for {_describe(actor.spec)}; {env.name} has {_describe(spec)}")
 
 
 def _describe(spec: Spec) -> str:
-    return f"observations {spec.obs_shape} and {type(spec.action).__name__.lower()} actions {spec.action.shape}"
+    kind = f"{spec.action.n} discrete" if isinstance(spec.action, Discrete) else f"{spec.action.shape[0]} continuous"
+    return f"observations {spec.obs_shape} and {kind} actions"

@@ -1,10 +1,11 @@
 """The front door: an algorithm and demonstrations in, policies out."""
 
+import operator
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
@@ -12,11 +13,11 @@ import numpy as np
 from understudy import run
 from understudy.actor import Actor
 from understudy.data import Demonstrations, load
-from understudy.envs import make
-from understudy.errors import NeedsError, SettingError
-from understudy.evaluation import Sample
+from understudy.envs import make, public_name
+from understudy.errors import DemonstrationError, NeedsError, SettingError
 from understudy.game import Algorithm
 from understudy.results import Result, Run, hyperparameters, preset, provenance
+from understudy.rollouts import check_seed
 from understudy.selection import held_out, held_out_payoff
 from understudy.types import Discrete
 
@@ -40,7 +41,8 @@ def imitate(
     `seeds=5` trains five policies in one compiled program, a list names the seeds. `episodes` uses the first few
     episodes; a list of counts trains every seed on each, still in one program. `holdout` is the fraction of steps kept
     aside for selecting among the policies. `env`, where an algorithm does not need it, tells bounds and horizon and is
-    checked against the demonstrations.
+    checked against the demonstrations. Ctrl-C ends training at the end of a round and returns what there is, with
+    `result.interrupted` set.
     """
     if not isinstance(algorithm, Algorithm):
         raise SettingError(f"algorithm is {algorithm!r}: give a value such as understudy.bc()")
@@ -49,16 +51,21 @@ def imitate(
     for need in card.needs:
         if not given[need]:
             raise NeedsError(f"{card.title} matches {card.moments} moments, which needs {NEED_WORDS[need]}")
-    if not isinstance(demonstrations, Demonstrations):
+    if isinstance(demonstrations, str | os.PathLike):
         demonstrations = load(demonstrations)
+    if not isinstance(demonstrations, Demonstrations):
+        raise DemonstrationError(f"demonstrations is a {type(demonstrations).__name__}: see Demonstrations.from_arrays")
     if env is not None:
-        environment = make(env)
-        demonstrations = demonstrations.for_task(environment.spec, environment.name)
+        env = make(env)
+        demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
     kind = "discrete" if isinstance(demonstrations.action_space, Discrete) else "continuous"
     if kind not in card.actions:
         raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
-    seed_list = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, int) else seeds, least=0)
-    counts = [demonstrations.episodes] if episodes is None else [episodes] if isinstance(episodes, int) else episodes
+    seed_list = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, SupportsIndex) else seeds, least=0)
+    for seed in seed_list:
+        check_seed(seed)
+    everything = demonstrations.episodes if episodes is None else episodes
+    counts = [everything] if isinstance(everything, SupportsIndex) else everything
     count_list = _whole_numbers("episodes", counts, least=1)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
 
@@ -89,7 +96,7 @@ def imitate(
         },
         "seeds": seed_list,
         "episodes": count_list,
-        "holdout": holdout,
+        "holdout": float(holdout),
         "demonstrations": {
             "env": demonstrations.env,
             "episodes": demonstrations.episodes,
@@ -100,13 +107,15 @@ def imitate(
         "seconds": round(seconds, 3),
         **provenance(),
     }
-    return Result(config, runs, actors, trained.metrics, trained.interrupted)
+    return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
 
 
 def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
+    if not isinstance(values, Iterable):
+        raise SettingError(f"{name} is {values!r}: a whole number, or a list of them, is needed")
     numbers = list(values)
     for value in numbers:
-        if not isinstance(value, int | np.integer) or value < least:
+        if not isinstance(value, SupportsIndex) or operator.index(value) < least:
             raise SettingError(f"{name} has the value {value!r}: whole numbers of at least {least} are needed")
     if not numbers:
         raise SettingError(f"{name} is empty: at least one is needed")
@@ -116,9 +125,8 @@ def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
 
 
 def _expert_return(demonstrations: Demonstrations) -> dict[str, Any] | None:
-    if demonstrations.returns is not None:
-        return Sample.of(demonstrations.returns)._asdict()
-    if demonstrations.recorded_return is not None:
-        mean, std = demonstrations.recorded_return
-        return Sample(mean, std, demonstrations.episodes)._asdict()
-    return None
+    stated = demonstrations.expert_return
+    if stated is None:
+        return None
+    mean, std, size = stated
+    return {"mean": mean, "std": std if np.isfinite(std) else None, "size": size}  # JSON has no NaN

@@ -37,14 +37,11 @@ class Card:
     moments: Moments
     solver: Literal["primal", "dual", "-"]
     """Which player runs no-regret; '-' for a fixed loss, where nothing is adversarial."""
+    needs: tuple[Need, ...]
     actions: tuple[Literal["continuous", "discrete"], ...]
     collects: str
     """What a round collects."""
     reference: str
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        return NEEDS[self.moments]
 
     @property
     def bound(self) -> str:

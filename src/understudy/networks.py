@@ -45,6 +45,8 @@ class MLP(eqx.Module):
                     x = xp.maximum(x, 0)
                 elif self.activation == "tanh":
                     x = xp.tanh(x)
+                elif self.activation != "identity":
+                    raise ValueError(f"unknown activation '{self.activation}'")
         return x
 
 

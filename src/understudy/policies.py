@@ -196,10 +196,10 @@ class TimeIndexed(Policy):
         return start(shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return _each(self.policies, carry.t, lambda policy, o: policy.mode(carry, o), obs)
+        return _each(self.policies, carry.t, carry, obs, lambda policy, c, o: policy.mode(c, o))
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
-        return _each(self.policies, carry.t, lambda policy, o: policy.draw(carry, o, source), obs)
+        return _each(self.policies, carry.t, carry, obs, lambda policy, c, o: policy.draw(c, o, source))
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
         return _pick(self.policies, carry.t).log_prob(carry, obs, act)
@@ -223,10 +223,10 @@ class Mixture(Policy):
         return start(shape)._replace(component=categorical(source, logits))
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return _each(self.policies, carry.component, lambda policy, o: policy.mode(carry, o), obs)
+        return _each(self.policies, carry.component, carry, obs, lambda policy, c, o: policy.mode(c, o))
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
-        return _each(self.policies, carry.component, lambda policy, o: policy.draw(carry, o, source), obs)
+        return _each(self.policies, carry.component, carry, obs, lambda policy, c, o: policy.draw(c, o, source))
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
         return _pick(self.policies, carry.component).log_prob(carry, obs, act)
@@ -272,11 +272,16 @@ def _pick(policies: Policy, index: Array) -> Policy:
     return jax.tree.map(at, policies)
 
 
-def _each(policies: Policy, index: Array, call: Callable[[Policy, Array], Array], obs: Array) -> Array:
+def _each(
+    policies: Policy, index: Array, carry: Carry, obs: Array, call: Callable[[Policy, Carry, Array], Array]
+) -> Array:
     """`call` with the policy that `index` picks. A NumPy batch is served once for each distinct index in it."""
     if not (isinstance(index, np.ndarray) and index.ndim):
-        return call(_pick(policies, index), obs)
-    rows = [(index == value, call(_pick(policies, value), obs[index == value])) for value in np.unique(index)]
+        return call(_pick(policies, index), carry, obs)
+    rows = []
+    for value in np.unique(index):
+        chosen = index == value
+        rows.append((chosen, call(_pick(policies, value), Carry(*(x[chosen] for x in carry)), obs[chosen])))
     out = np.empty((len(index), *rows[0][1].shape[1:]), rows[0][1].dtype)
     for chosen, acts in rows:
         out[chosen] = acts

@@ -12,6 +12,7 @@ import csv
 import dataclasses
 import datetime
 import json
+import operator
 import os
 import platform
 import sys
@@ -19,15 +20,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
 import numpy as np
 
 from understudy.actor import Actor, load_policy
 from understudy.errors import NeedsError, RunError
-from understudy.evaluation import Evaluation, Sample, evaluate
+from understudy.evaluation import Evaluation, evaluate
 from understudy.game import Algorithm
 from understudy.run import Progress
+from understudy.statistics import Sample
 from understudy.storage import whole_directory, whole_file, write_json
 
 
@@ -56,12 +58,19 @@ class Result:
     history: dict[str, np.ndarray]
     """name → (runs, rounds)."""
     interrupted: bool = False
+    env: Any = None
+    """The environment that was given, which may be one that no name makes; not saved."""
 
     @property
     def selected(self) -> int:
         """The run of lowest held-out payoff among those with the most demonstrations."""
         most = max(run.episodes for run in self.runs)
-        return min((i for i, run in enumerate(self.runs) if run.episodes == most), key=lambda i: self.runs[i].payoff)
+
+        def rank(index: int) -> tuple[bool, float]:
+            payoff = self.runs[index].payoff
+            return (not np.isfinite(payoff), payoff)
+
+        return min((i for i, run in enumerate(self.runs) if run.episodes == most), key=rank)
 
     @property
     def policy(self) -> Actor:
@@ -72,7 +81,9 @@ class Result:
     def expert(self) -> Sample | None:
         """The expert's return, where the demonstrations tell it."""
         stated = self.config["demonstrations"]["expert_return"]
-        return None if stated is None else Sample(**stated)
+        if stated is None:
+            return None
+        return Sample(stated["mean"], float("nan") if stated["std"] is None else stated["std"], stated["size"])
 
     def evaluate(
         self,
@@ -87,9 +98,9 @@ class Result:
 
         `env` defaults to where the demonstrations come from, `expert` to the return that they record.
         """
-        env = env if env is not None else self.config["demonstrations"]["env"]
+        env = next((e for e in (env, self.env, self.config["demonstrations"]["env"]) if e is not None), None)
         if env is None:
-            raise NeedsError("the demonstrations do not say which environment they come from: pass env=")
+            raise NeedsError("no name makes the environment these demonstrations come from: pass env=")
         return evaluate(self.policies, env, episodes, seed, expert or self.expert, workers, progress)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
@@ -144,8 +155,23 @@ def selected(directory: Path) -> Path:
 
 def hyperparameters(algorithm: Algorithm) -> dict[str, Any]:
     """Every field of an algorithm, as JSON takes it."""
-    values = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {f.name: _plain(getattr(algorithm, f.name)) for f in dataclasses.fields(algorithm)}
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON takes it: numbers of any library as Python's, records by their fields, functions by name."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, SupportsIndex):
+        return operator.index(value)
+    if isinstance(value, SupportsFloat):
+        return float(value)
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"class": type(value).__name__, **fields}
+    return getattr(value, "__qualname__", repr(value))
 
 
 def preset(algorithm: Algorithm) -> str:
@@ -164,7 +190,18 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
         result.config["device"],
         made["date"],
     ]
-    header = ["env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return", "episodes"]
+    header = [
+        "env",
+        "algorithm",
+        "preset",
+        "seed",
+        "x_kind",
+        "x",
+        "mean_return",
+        "std_return",
+        "episodes",
+        "train_seconds",
+    ]
     rows = [
         [
             evaluation.env,
@@ -176,6 +213,7 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
             round(float(returns.mean()), 3),
             round(float(returns.std()), 3),
             len(returns),
+            result.config["seconds"],
             *tail,
         ]
         for about, returns in zip(evaluation.about, evaluation.returns, strict=True)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from understudy.envs import Environment, HostEnvironment, make
-from understudy.errors import SpecError
+from understudy.errors import SettingError, SpecError, check_whole
 from understudy.policies import Policy, step
 from understudy.types import Transition
 
@@ -48,8 +48,8 @@ def rollout(
 ) -> Episodes:
     """Play `episodes` episodes. A policy that is a plain function is called with batches of observations."""
     env = make(env)
-    if episodes < 1:
-        raise SpecError(f"episodes is {episodes}: at least one is needed")
+    check_whole(1, episodes=episodes)
+    check_seed(seed)
     if isinstance(env, HostEnvironment):
         return _hosted(env, policy, episodes, seed, deterministic)
     if not isinstance(policy, Policy):
@@ -118,7 +118,8 @@ def _hosted(
         while record.alive.any():
             actions = _actions(act(obs), episodes, env.spec.action.shape)
             new = vector.step(actions)
-            record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, new.terminal | new.truncated)
+            last = new.terminal | new.truncated | (t == env.spec.horizon - 1)
+            record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, last)
             obs, t = new.obs, t + 1
         return record.episodes()
     finally:
@@ -137,6 +138,13 @@ def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> H
         return np.asarray(chosen)
 
     return act
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that NumPy or JAX would not take."""
+    check_whole(0, seed=seed)
+    if seed >= 2**32:
+        raise SettingError(f"seed is {seed}: it must be below 2**32")
 
 
 def _actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:

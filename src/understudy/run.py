@@ -63,9 +63,9 @@ def offline(
 ) -> Training:
     """Train one run for each key, all at once, on demonstrations alone.
 
-    `demonstrations.size` has an entry for each run; the steps are shared. A run that is done, or whose metrics stop
-    being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at the end of the
-    round and keeps what they have.
+    `demonstrations.size` has an entry for each run; the steps are shared. A run that is done, or whose metrics or
+    parameters stop being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at
+    the end of the round and keeps what they have.
     """
     algorithm = traced(algorithm)
     lanes = [_Lane(algorithm, spec, demonstrations, keys, runs) for runs in _shares(len(keys))]
@@ -155,7 +155,8 @@ def _round(
     ) -> tuple[State, Bool[Array, ""], Outcome]:
         data = RoundData(demonstrations._replace(size=size))
         new, info = algorithm.update(state, data, jax.random.fold_in(key, index))
-        finite = jnp.stack([jnp.isfinite(value).all() for value in info.metrics.values()]).all()
+        numbers = [x for x in jax.tree.leaves((info.metrics, new)) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        finite = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
         done = jnp.asarray(info.done)
         state = jax.tree.map(lambda n, o: jnp.where(active & finite, n, o), new, state)
         return state, active & finite & ~done, Outcome(info.metrics, active, finite, done)
@@ -179,9 +180,10 @@ def _summary(states: State, history: list[Outcome], rounds: int, interrupted: bo
         status = f"interrupted after round {len(history)} of {rounds}" if len(history) < rounds else "finished"
         for index, outcome in enumerate(history):
             if outcome.active[run] and not outcome.finite[run]:
-                bad = {name: float(values[run]) for name, values in outcome.metrics.items()}
-                name = next(name for name, value in bad.items() if not np.isfinite(value))
-                status = f"diverged in round {index + 1}: {name} is {bad[name]}, so the policy of round {index} is kept"
+                values = {name: float(value[run]) for name, value in outcome.metrics.items()}
+                bad = [f"{name} is {value}" for name, value in values.items() if not np.isfinite(value)]
+                what = bad[0] if bad else "the parameters are not finite"
+                status = f"diverged in round {index + 1}: {what}, so the policy of round {index} is kept"
             elif outcome.active[run] and outcome.done[run]:
                 status = f"done after round {index + 1}"
         statuses.append(status)

@@ -24,6 +24,7 @@ MOST = 1024
 class HeldOut(NamedTuple):
     """The held-out steps of one demonstration count, in the criterion's coordinates."""
 
+    t: np.ndarray
     raw_obs: np.ndarray
     obs: np.ndarray
     act: np.ndarray
@@ -32,25 +33,25 @@ class HeldOut(NamedTuple):
 
 def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
     """The criterion's data for run number `run` of the two datasets."""
-    seen, seen_act = _spread(training, run)
+    _, seen, seen_act = _spread(training, run)
     mean, std = seen.mean(0), seen.std(0) + 1e-3
     pairs = np.concatenate([(seen - mean) / std, _vectors(spec, seen_act)], axis=1)
     distances = pdist(pairs) if len(pairs) > 1 else np.ones(1)
     bandwidth = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
-    raw, act = _spread(held, run)
-    return HeldOut(raw, (raw - mean) / std, _vectors(spec, act), bandwidth)
+    t, raw, act = _spread(held, run)
+    return HeldOut(t, raw, (raw - mean) / std, _vectors(spec, act), bandwidth)
 
 
-def _spread(data: Dataset, run: int) -> tuple[np.ndarray, np.ndarray]:
-    """Observations and actions of at most MOST steps, evenly spread over those that the run has."""
+def _spread(data: Dataset, run: int) -> tuple[np.ndarray, ...]:
+    """Time, observation and action of at most MOST steps, evenly spread over those that the run has."""
     size = int(data.size[run])
     pick = np.unique(np.linspace(0, size - 1, min(size, MOST)).astype(int))
-    return np.asarray(data.steps.obs)[pick], np.asarray(data.steps.act)[pick]
+    return tuple(np.asarray(column)[pick] for column in (data.steps.t, data.steps.obs, data.steps.act))
 
 
 def held_out_payoff(actor: Actor, data: HeldOut) -> float:
-    """The Gaussian-kernel payoff of a policy on held-out steps."""
-    carry = actor.policy.reset(np.random.default_rng(0), (len(data.raw_obs),))
+    """The Gaussian-kernel payoff of a policy's modes on held-out steps, each at its own time."""
+    carry = actor.policy.reset(np.random.default_rng(0), data.t.shape)._replace(t=data.t)
     learner = _vectors(actor.spec, np.asarray(actor.policy.mode(carry, data.raw_obs)))
 
     # The two sides share their states, so the kernel is a factor for states times a difference for actions.

@@ -18,6 +18,7 @@ from understudy.errors import RunError
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to; on success it becomes `path`, replacing what was there, and on failure nothing is left."""
     path = Path(path)
+    check_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
     os.close(handle)
@@ -55,11 +56,28 @@ def check_free(path: str | os.PathLike[str]) -> None:
         raise RunError(f"the directory '{path}' {what}: choose another, or remove it first")
     if path.exists() and not path.is_dir():
         raise RunError(f"'{path}' is a file, and a directory is needed: choose another name")
+    _check_parent(path)
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a file's place that cannot be written to."""
+    path = Path(path)
+    if path.is_dir():
+        raise RunError(f"'{path}' is a directory, and a file is needed: choose another name")
+    _check_parent(path)
+
+
+def _check_parent(path: Path) -> None:
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise RunError(f"'{path}' cannot be written: '{above}' is a file")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise RunError(f"'{path}' cannot be written: no permission in '{above}'")
 
 
 def write_json(path: Path, value: Any) -> None:
     with whole_file(path) as beside:
-        beside.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        beside.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def write_npz(path: Path, arrays: dict[str, Any]) -> None:

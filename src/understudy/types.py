@@ -4,8 +4,9 @@ Shapes are those of one example or one run; callers vmap. `terminal` says that t
 `last` that the episode's record ends here, and the two are never the same field: a time limit sets `last` alone.
 """
 
+import operator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,14 @@ class Continuous:
     high: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            try:
+                bound = tuple(float(x) for x in getattr(self, name))
+            except (TypeError, ValueError):
+                raise SpecError(
+                    f"{name} is {getattr(self, name)!r}: one number per action dimension is needed"
+                ) from None
+            object.__setattr__(self, name, bound)
         if len(self.low) != len(self.high) or not self.low:
             raise SpecError(f"action bounds need one low and one high per dimension, got {self.low} and {self.high}")
         for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
@@ -35,6 +44,9 @@ class Continuous:
         return (len(self.low),)
 
 
+MOST_ACTIONS = 1_000_000
+
+
 @dataclass(frozen=True)
 class Discrete:
     """Actions 0, ..., n - 1."""
@@ -42,8 +54,10 @@ class Discrete:
     n: int
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise SpecError(f"a discrete action space needs at least one action, got n = {self.n}")
+        if not isinstance(self.n, SupportsIndex) or not 1 <= operator.index(self.n) <= MOST_ACTIONS:
+            raise SpecError(
+                f"a discrete action space has n = {self.n!r}: a whole number from 1 to {MOST_ACTIONS} is needed"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from understudy.errors import DemonstrationError
-from understudy.types import ActionSpace, Continuous, Discrete
+from understudy.types import MOST_ACTIONS, ActionSpace, Continuous, Discrete
 
 
 class Checker:
@@ -19,7 +19,10 @@ class Checker:
 
     def numbers(self, name: str, value: Any) -> np.ndarray:
         """An array of plain numbers, with a row for each step."""
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            raise self.error(f"{name} has rows of different lengths: lay episodes end to end, with lengths") from None
         if array.dtype.kind not in "fiub":
             raise self.error(f"{name} has type {array.dtype}: it must be an array of plain numbers")
         if array.ndim == 0:
@@ -33,6 +36,9 @@ class Checker:
             raise self.error(f"there are no episodes ({lengths.size} lengths, {steps} steps)")
         if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
             raise self.error(f"lengths has type {lengths.dtype} and shape {lengths.shape}: whole numbers are needed")
+        if (lengths > steps).any():
+            first = int(np.flatnonzero(lengths > steps)[0])
+            raise self.error(f"episode {first} has length {lengths[first]}, but there are only {steps} observations")
         if (lengths < 1).any():
             first = int(np.flatnonzero(lengths < 1)[0])
             raise self.error(f"episode {first} has length {lengths[first]}: every episode needs a step")
@@ -46,7 +52,10 @@ class Checker:
     def rows(self, name: str, value: Any, lengths: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
         """A finite float32 row for each step, of the width of `like` where that is given."""
         array = self._steps(name, self.numbers(name, value), lengths)
-        array = array.astype(np.float32).reshape(len(array), -1)
+        if array.ndim > 2 or array.size == 0:
+            raise self.error(f"{name} has shape {array.shape}: (steps, numbers) is needed; flatten the rest")
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32).reshape(len(array), -1)
         if like is not None and array.shape != like.shape:
             raise self.error(f"{name} has shape {array.shape}, observations {like.shape}: they must agree")
         bad = ~np.isfinite(array)
@@ -58,9 +67,16 @@ class Checker:
             )
         return array
 
+    def one_a_step(self, name: str, value: Any, lengths: np.ndarray) -> np.ndarray:
+        """One number for each step."""
+        array = self._steps(name, self.numbers(name, value), lengths)
+        if array.size != len(array):
+            raise self.error(f"{name} has shape {array.shape}: one number a step is needed")
+        return array.reshape(-1)
+
     def terminals(self, value: Any, lengths: np.ndarray) -> np.ndarray:
         """Booleans that are true at the ends of episodes only."""
-        array = self._steps("terminals", self.numbers("terminals", value), lengths).astype(bool).reshape(-1)
+        array = self.one_a_step("terminals", value, lengths).astype(bool)
         inside = np.setdiff1d(np.flatnonzero(array), np.cumsum(lengths) - 1)
         if inside.size:
             raise self.error(f"terminals is True inside an episode, first at {_where(inside[0], lengths)}")
@@ -68,6 +84,8 @@ class Checker:
 
     def actions(self, value: Any, space: ActionSpace | None, lengths: np.ndarray) -> tuple[np.ndarray, ActionSpace]:
         """The actions in their canonical shape and type, and their space, checked against each other."""
+        if not isinstance(space, Continuous | Discrete | None):
+            raise self.error(f"action_space is a {type(space).__name__}: give understudy's Continuous or Discrete")
         array = self._steps("actions", self.numbers("actions", value), lengths)
         if array.dtype.kind in "iub" and not isinstance(space, Continuous):
             return self._discrete(array, space, lengths)
@@ -78,10 +96,12 @@ class Checker:
     def _discrete(
         self, actions: np.ndarray, space: Discrete | None, lengths: np.ndarray
     ) -> tuple[np.ndarray, Discrete]:
-        if actions.size != len(actions):
-            raise self.error(f"discrete actions have shape {actions.shape}: one index a step is needed")
-        actions = actions.reshape(-1).astype(np.int64)
-        space = Discrete(int(max(actions.max() + 1, 1))) if space is None else space
+        actions = self.one_a_step("actions", actions, lengths).astype(np.int64)
+        if space is None:
+            most = int(actions.max())
+            if most >= MOST_ACTIONS:
+                raise self.error(f"a discrete action is {most}: continuous actions are real numbers, not integers")
+            space = Discrete(max(most + 1, 1))
         bad = (actions < 0) | (actions >= space.n)
         if bad.any():
             first = int(np.flatnonzero(bad)[0])

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 import jax.numpy as jnp
 import numpy as np
 
 from understudy.data.checks import Checker
-from understudy.errors import DemonstrationError
+from understudy.errors import DemonstrationError, SettingError, check_whole
+from understudy.statistics import Sample
 from understudy.types import ActionSpace, Continuous, Dataset, Spec, Transition
 
 Ends = Literal["time_limit", "terminal"]
@@ -36,8 +37,8 @@ class Demonstrations:
     """The environment they come from, if known."""
     ends: Ends = "time_limit"
     """How episodes end where `terminals` does not say."""
-    recorded_return: tuple[float, float] | None = None
-    """Mean and standard deviation of the expert's return, where a file states them instead of rewards."""
+    recorded_return: tuple[float, float, int] | None = None
+    """Mean and standard deviation of the expert's return, over how many episodes, where there are no rewards."""
     bounds_from_data: bool = False
     """True where no action bounds were given: they are the data's own extremes."""
 
@@ -55,7 +56,7 @@ class Demonstrations:
         horizon: int | None = None,
         env: str | None = None,
         ends: Ends = "time_limit",
-        recorded_return: tuple[float, float] | None = None,
+        recorded_return: tuple[float, float, int] | None = None,
         source: str = "demonstrations",
     ) -> "Demonstrations":
         """Check the arrays and make them demonstrations.
@@ -74,10 +75,11 @@ class Demonstrations:
         if terminals is not None:
             terminals = check.terminals(terminals, lengths)
         if rewards is not None:
-            rewards = check.rows("rewards", rewards, lengths)[:, 0]
+            rewards = check.rows("rewards", check.one_a_step("rewards", rewards, lengths), lengths)[:, 0]
         if ends not in ("time_limit", "terminal"):
             raise DemonstrationError(f"{source}: ends is '{ends}': choose 'time_limit' or 'terminal'")
         longest = int(lengths.max())
+        check_whole(1, **({} if horizon is None else {"horizon": horizon}))
         if horizon is not None and horizon < longest:
             raise DemonstrationError(f"{source}: horizon is {horizon}, but an episode has {longest} steps")
         return cls(
@@ -114,8 +116,16 @@ class Demonstrations:
             return None
         return np.add.reduceat(self.rewards.astype(np.float64), np.cumsum(self.lengths) - self.lengths)
 
+    @property
+    def expert_return(self) -> Sample | None:
+        """The expert's return, from the rewards or as the file states it; None where neither is there."""
+        if self.returns is not None:
+            return Sample.of(self.returns)
+        return None if self.recorded_return is None else Sample(*self.recorded_return)
+
     def first(self, episodes: int) -> "Demonstrations":
         """The first `episodes` episodes."""
+        check_whole(0, episodes=episodes)
         if not 1 <= episodes <= self.episodes:
             raise DemonstrationError(
                 f"episodes is {episodes}, but there {'is' if self.episodes == 1 else 'are'} {self.episodes}"
@@ -175,8 +185,8 @@ class Demonstrations:
         """
         for count in counts:
             self.first(count)
-        if not 0 <= holdout <= 0.5:
-            raise DemonstrationError(f"holdout is {holdout}: choose a fraction from 0 to 0.5")
+        if not isinstance(holdout, SupportsFloat) or not 0 <= float(holdout) <= 0.5:
+            raise SettingError(f"holdout is {holdout!r}: choose a fraction from 0 to 0.5")
         held = np.random.default_rng(0).random(self.steps) < holdout
         ends = np.cumsum(self.lengths)[np.asarray(counts) - 1]
         if held[: ends.min()].sum() == 0:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.data.demonstrations import Demonstrations, Ends
-from understudy.errors import DemonstrationError, unknown
+from understudy.errors import DemonstrationError, SpecError, unknown
 from understudy.storage import write_npz
 from understudy.types import ActionSpace, Continuous, Discrete
 
@@ -65,7 +65,7 @@ def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
     elif not d.bounds_from_data:
         arrays["action_low"], arrays["action_high"] = d.action_space.low, d.action_space.high
     if d.recorded_return is not None:
-        arrays["mean_return"], arrays["std_return"] = d.recorded_return
+        arrays["mean_return"], arrays["std_return"], arrays["return_episodes"] = d.recorded_return
     write_npz(Path(path), arrays)
 
 
@@ -75,12 +75,8 @@ def _read(path: Path, ends: Ends | None) -> Demonstrations:
     if missing:
         has = ", ".join(sorted(arrays)) or "nothing"
         raise DemonstrationError(f"{path}: missing {', '.join(missing)} (it has {has}): see docs/demonstrations.md")
-    space: ActionSpace | None = None
-    if "action_count" in arrays:
-        space = Discrete(int(arrays["action_count"]))
-    elif "action_low" in arrays and "action_high" in arrays:
-        space = Continuous(tuple(map(float, arrays["action_low"])), tuple(map(float, arrays["action_high"])))
     stated = "mean_return" in arrays and "std_return" in arrays
+    episodes = _number(path, arrays, "return_episodes", whole=True, default=np.size(arrays["lengths"]))
     return Demonstrations.from_arrays(
         arrays["observations"],
         arrays["actions"],
@@ -88,13 +84,43 @@ def _read(path: Path, ends: Ends | None) -> Demonstrations:
         next_observations=arrays.get("next_observations"),
         terminals=arrays.get("terminals"),
         rewards=arrays.get("rewards"),
-        action_space=space,
-        horizon=int(arrays["horizon"]) if "horizon" in arrays else None,
+        action_space=_space(path, arrays),
+        horizon=_number(path, arrays, "horizon", whole=True),
         env=str(arrays["env"]) if "env" in arrays else None,
         ends=ends or cast(Ends, str(arrays.get("ends", "time_limit"))),
-        recorded_return=(float(arrays["mean_return"]), float(arrays["std_return"])) if stated else None,
+        recorded_return=(_number(path, arrays, "mean_return"), _number(path, arrays, "std_return"), episodes)
+        if stated
+        else None,
         source=str(path),
     )
+
+
+def _space(path: Path, arrays: dict[str, np.ndarray]) -> ActionSpace | None:
+    """The action space that a file states, if any."""
+    given = [key for key in ("action_low", "action_high") if key in arrays]
+    if len(given) == 1:
+        raise DemonstrationError(f"{path}: has {given[0]} alone: give both action_low and action_high, or neither")
+    try:
+        if "action_count" in arrays:
+            return Discrete(_number(path, arrays, "action_count", whole=True))
+        if given:
+            return Continuous(*(tuple(np.atleast_1d(arrays[key]).tolist()) for key in given))
+    except SpecError as error:
+        raise DemonstrationError(f"{path}: {error}") from error
+    return None
+
+
+def _number(path: Path, arrays: dict[str, np.ndarray], key: str, whole: bool = False, default: Any = None) -> Any:
+    """A single finite number of a file."""
+    if key not in arrays:
+        return default
+    value = arrays[key]
+    if value.size != 1 or value.dtype.kind not in "fiu" or not np.isfinite(value).all():
+        raise DemonstrationError(f"{path}: {key} is {value!r}: a single number is needed")
+    number = value.item() if value.ndim == 0 else value.reshape(-1)[0].item()
+    if whole and number != int(number):
+        raise DemonstrationError(f"{path}: {key} is {number}: a whole number is needed")
+    return int(number) if whole else float(number)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import equinox as eqx
+
 from understudy.envs.base import Environment, Timestep
 from understudy.envs.forest import Forest
 from understudy.envs.host import HostEnvironment
@@ -10,17 +12,38 @@ from understudy.errors import SpecError
 
 JAX_ENVIRONMENTS: dict[str, type[Environment]] = {env.name: env for env in (Forest, Pendulum)}
 
-__all__ = ["JAX_ENVIRONMENTS", "Environment", "Forest", "HostEnvironment", "Pendulum", "Timestep", "make"]
+__all__ = [
+    "JAX_ENVIRONMENTS",
+    "Environment",
+    "Forest",
+    "HostEnvironment",
+    "Pendulum",
+    "Timestep",
+    "make",
+    "public_name",
+]
 
 
-def make(env: Any) -> Environment | HostEnvironment:
-    """An environment from its name, from a function that makes a Gymnasium one, or as it is."""
+def make(env: Any, horizon: int | None = None) -> Environment | HostEnvironment:
+    """An environment from its name, from a function that makes a Gymnasium one, or as it is.
+
+    `horizon` is where episodes of a Gymnasium environment are cut; by default its time limit, or 1000 if it has none.
+    """
     if isinstance(env, Environment | HostEnvironment):
         return env
     if isinstance(env, str) and env in JAX_ENVIRONMENTS:
         return JAX_ENVIRONMENTS[env]()
     if isinstance(env, str) or callable(env):
-        return HostEnvironment(env, known=tuple(JAX_ENVIRONMENTS))
+        return HostEnvironment(env, tuple(JAX_ENVIRONMENTS), horizon)
     raise SpecError(
         f"env is a {type(env).__name__}: give a name, an environment of understudy, or a function making one"
     )
+
+
+def public_name(env: Environment | HostEnvironment) -> str | None:
+    """The name that makes this environment again, or None: a forest planted by hand, a function of the user's."""
+    if isinstance(env, HostEnvironment):
+        return env.name if env.registered else None
+    default = JAX_ENVIRONMENTS[env.name]() if env.name in JAX_ENVIRONMENTS else None
+    same = default is not None and type(default) is type(env) and eqx.tree_equal(default, env)
+    return env.name if same else None

@@ -22,7 +22,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from understudy.errors import ExtraError, SpecError, unknown
 from understudy.types import ActionSpace, Continuous, Discrete, Spec
 
-C_LIBRARY = ctypes.CDLL(None)
+C_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None
+DEFAULT_HORIZON = 1000
+"""Where an environment has no time limit of its own."""
 EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujoco"}
 
 
@@ -39,15 +41,23 @@ class HostStep(NamedTuple):
 class HostEnvironment:
     """A Gymnasium environment by name or by a function that makes it; `vector(n)` runs n copies of it."""
 
-    def __init__(self, env: str | Callable[[], gymnasium.Env[Any, Any]], known: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        env: str | Callable[[], gymnasium.Env[Any, Any]],
+        known: tuple[str, ...] = (),
+        horizon: int | None = None,
+    ):
         self.name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
+        self.registered = isinstance(env, str)
+        """Whether the name is enough to make it again."""
         self._make = _maker(env, known) if isinstance(env, str) else env
         with quiet():
             one = self._make()
             try:
-                self.spec = _spec(self.name, one)
+                self.spec = _spec(self.name, one, horizon)
             finally:
-                one.close()
+                if isinstance(one, gymnasium.Env):
+                    one.close()
 
     def vector(self, count: int) -> "HostVector":
         return HostVector(self._make, count, self.spec)
@@ -89,7 +99,9 @@ def _flat(obs: np.ndarray) -> np.ndarray:
     return np.asarray(obs, np.float32).reshape(len(obs), -1)
 
 
-def _spec(name: str, env: gymnasium.Env[Any, Any]) -> Spec:
+def _spec(name: str, env: Any, horizon: int | None) -> Spec:
+    if not isinstance(env, gymnasium.Env):
+        raise SpecError(f"{name} makes a {type(env).__name__}: a function that makes a Gymnasium environment is needed")
     seen, acted = env.observation_space, env.action_space
     if not isinstance(seen, gymnasium.spaces.Box) or len(seen.shape) != 1:
         raise SpecError(
@@ -103,7 +115,7 @@ def _spec(name: str, env: gymnasium.Env[Any, Any]) -> Spec:
     else:
         raise SpecError(f"{name} acts in {acted}: a flat Box with finite bounds or Discrete from 0 is needed")
     limit = env.spec.max_episode_steps if env.spec is not None else None
-    return Spec(seen.shape, action, int(limit or 1000))
+    return Spec(seen.shape, action, int(horizon or limit or DEFAULT_HORIZON))
 
 
 def _maker(name: str, known: tuple[str, ...]) -> Callable[[], gymnasium.Env[Any, Any]]:
@@ -123,6 +135,8 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[[], gymnasium.Env[Any,
             extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
             way_out = f"pip install 'understudy[{extra}]'" if extra else str(error).splitlines()[0]
             raise ExtraError(f"{name} needs a package that is not installed: {way_out}") from error
+        except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound, ImportError) as error:
+            raise ExtraError(f"{name} cannot be made: {str(error).splitlines()[0]}") from error
         except gymnasium.error.DeprecatedEnv as error:
             raise unknown("environment", name, [*known, *gymnasium.registry], str(error).splitlines()[0]) from error
 
@@ -153,7 +167,8 @@ def quiet() -> Iterator[None]:
     def flush() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        C_LIBRARY.fflush(None)  # C keeps buffers of its own, which would otherwise surface at exit
+        if C_LIBRARY is not None:
+            C_LIBRARY.fflush(None)  # C keeps buffers of its own, which would otherwise surface at exit
 
     flush()
     saved = [os.dup(1), os.dup(2)]

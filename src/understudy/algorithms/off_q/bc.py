@@ -23,7 +23,7 @@ default for continuous actions is the squared error on batches of 256, which is 
 learned. The learning rate falls to zero along a half cosine (`decay=False` keeps it constant).
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import SettingError, check_positive
+from understudy.errors import check_choice, check_layers, check_positive, check_whole
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
 from understudy.networks import Activation
@@ -54,6 +54,7 @@ class BC(Algorithm):
         title="Behavioral cloning",
         moments="off-Q",
         solver="-",
+        needs=("demonstrations",),
         actions=("continuous", "discrete"),
         collects="nothing",
         reference="Pomerleau 1989",
@@ -77,9 +78,11 @@ class BC(Algorithm):
     """The nonlinearity between layers."""
 
     def __check_init__(self) -> None:
-        if self.loss not in ("squared", "likelihood"):
-            raise SettingError(f"loss is '{self.loss}': choose 'squared' or 'likelihood'")
-        check_positive(lr=self.lr, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
+        check_choice(("squared", "likelihood"), loss=self.loss)
+        check_choice(get_args(Activation), activation=self.activation)
+        check_positive(lr=self.lr)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
+        check_layers(hidden=self.hidden)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
         if isinstance(spec.action, Discrete):
