@@ -8,7 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
+from understudy.results import provenance, write_csv
+
+OUT = Path(__file__).parent.parent / "docs/results/startup.csv"
 TRAIN = ["train", "bc", "--demos", "Pendulum", "--seeds", "5", "--rounds", "1", "--steps", "1"]
 
 
@@ -24,6 +28,11 @@ def main() -> None:
             spent.append(time.perf_counter() - began)
     warm = min(spent[1:])
     print(f"first run of a shape {spent[0]:.1f} s, second {warm:.1f} s: {spent[0] / warm:.1f} times faster")
+    made = provenance()
+    versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
+    about = ["make bench", versions, f"{os.cpu_count()} cores, {made['device']}", made["date"]]
+    rows = [["empty cache", round(spent[0], 2), *about], ["second run of a shape", round(warm, 2), *about]]
+    write_csv(OUT, ["what", "seconds", "command", "versions", "machine", "date"], rows)
 
 
 if __name__ == "__main__":

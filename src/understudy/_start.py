@@ -29,5 +29,5 @@ if os.environ.get("UNDERSTUDY_CACHE") != "off" and jax.config.values["jax_compil
         jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 # XLA ends the process over a flag it does not know, so it is given only to versions seen to know it.
-if (0, 7) <= jaxlib.version.__version_info__[:2] <= (0, 10) and SCHEDULER not in os.environ.get("XLA_FLAGS", ""):
+if (0, 10) <= jaxlib.version.__version_info__[:2] <= (0, 11) and SCHEDULER not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{SCHEDULER}=false".strip()

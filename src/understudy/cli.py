@@ -49,7 +49,7 @@ def algorithms() -> None:
         for card in (algorithm.card for algorithm in ALGORITHMS.values())
     ]
     headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
-    display.console().print(display.table(headers, rows))
+    display.show(headers, rows)
     print("\n`understudy train NAME --help` shows its settings.")
 
 
@@ -64,7 +64,7 @@ def envs() -> None:
         (name, "Gymnasium", "yes" if name in demonstrated else "", "" if not missing else f"needs {missing}")
         for name, missing in available()
     ]
-    display.console().print(display.table(("name", "kind", "bundled demonstrations", "about"), rows))
+    display.show(("name", "kind", "bundled demonstrations", "about"), rows)
     print("\nAny other Gymnasium id with a flat Box of observations works too.")
 
 
@@ -113,7 +113,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
         for mark in ("selected" if i == result.selected else "",)
     ]
     headers = (">episodes", ">seed", f">{name}", ">held-out payoff", "status", "")
-    display.console().print(display.table(headers, rows, f"{algorithm.card.title}, {result.config['seconds']:.1f} s"))
+    display.show(headers, rows, f"{algorithm.card.title}, {result.config['seconds']:.1f} s")
     if result.interrupted:
         print(f"\nInterrupted. What was trained until then is kept in {out}")
         return 130
@@ -141,7 +141,7 @@ def evaluate(
         evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1, progress=report)
     card = result.config["algorithm"]["card"]
     title = f"{card['title']} in {evaluation.env}: mean ± 95% interval, {episodes} episodes each"
-    display.console().print(display.table(*_scores(evaluation), title))
+    display.show(*_scores(evaluation), title)
     if evaluation.expert is None:
         print("\nThe demonstrations do not record the expert's return, so there is no gap to show.")
     if out is not None:
@@ -176,7 +176,7 @@ def inspect(file: Positional[str]) -> None:
         ("episodes' ends", ended),
         ("next observations", "recorded" if d.next_observations is not None else "not after an episode's last step"),
     ]
-    display.console().print(display.table(("", ""), rows, file))
+    display.show(("", ""), rows, file)
 
 
 def collect_command(env: Positional[str], out: str, expert: Name = None, episodes: int = 25, seed: int = 0) -> None:
@@ -214,7 +214,7 @@ def demo_command(out: str = "out/demo") -> None:
     ]
     headers = ("task", "algorithm", ">demos", ">expert's return", ">learner's return", ">imitation gap")
     title = f"Mean ± 95% interval: {SEEDS} seeds, {EVALUATION_EPISODES} episodes each"
-    display.console().print(display.table(headers, rows, title))
+    display.show(headers, rows, title)
     print(
         f"\nThe picture: {out}/demo.png. The policies: {out}/pendulum and {out}/forest.\n"
         "On Pendulum, demonstrations close the gap. On Forest they cannot: the expert dodges left or right, and the\n"
@@ -240,6 +240,9 @@ def main() -> None:
     except UnderstudyError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except OSError as error:
         print(f"error: {error.strerror or error}{f': {error.filename!r}' if error.filename else ''}", file=sys.stderr)
         sys.exit(2)

@@ -49,18 +49,13 @@ def progress_bar(title: str) -> Iterator[Report]:
         yield report
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
-    """A table; columns of numbers, marked by a leading '>' in the header, are set flush right."""
-    made = Table(
-        title=None if title is None else Text(title),
-        title_justify="left",
-        header_style="bold",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-    )
+def show(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+    """Print a table; columns of numbers, marked by a leading '>' in the header, are set flush right."""
+    made = Table(header_style="bold", box=None, pad_edge=False, show_header=any(headers))
     for header in headers:
         made.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left", overflow="fold")
     for row in rows:
         made.add_row(*(Text(str(cell)) for cell in row))
-    return made
+    if title is not None:
+        print(title, flush=True)
+    console().print(made)
