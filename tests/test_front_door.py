@@ -289,6 +289,18 @@ def test_a_policy_that_is_not_finite_is_never_selected():
     assert broken.selected == 1
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
+def test_actions_that_overflow_are_a_divergence():
+    """Parameters can be finite and what they compute not."""
+    settings = {**SMALL, "rounds": 1, "steps": 1, "lr": 1e38}
+    result = us.imitate(us.bc(**settings), us.load("Pendulum", episodes=2), seeds=2)
+    broken = [run for run in result.runs if not np.isfinite(run.payoff)]
+    assert broken
+    assert {run.status for run in broken} == {"diverged: the policy's actions are not finite"}
+    assert len(broken) == 2 or result.runs[result.selected] not in broken
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_parameters_that_overflow_are_a_divergence():
     """Even where the loss, taken before the step, was still finite."""
     with pytest.raises(DivergedError, match="the parameters are not finite"):

@@ -13,7 +13,7 @@ import numpy as np
 from understudy import run
 from understudy.actor import Actor
 from understudy.data import Demonstrations, load
-from understudy.envs import make, public_name
+from understudy.envs import Environment, HostEnvironment, make, public_name
 from understudy.errors import DemonstrationError, NeedsError, SettingError
 from understudy.game import Algorithm
 from understudy.results import Result, Run, hyperparameters, preset, provenance
@@ -44,6 +44,47 @@ def imitate(
     checked against the demonstrations. Ctrl-C ends training at the end of a round and returns what there is, with
     `result.interrupted` set.
     """
+    env, demonstrations = _checked(algorithm, demonstrations, env, expert)
+    seed_list, count_list = _seeds(seeds), _counts(episodes, demonstrations)
+    pairs = [(count, seed) for count in count_list for seed in seed_list]
+    training, held = demonstrations.split([count for count, _ in pairs], holdout)
+    keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
+
+    began = time.perf_counter()
+    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress)
+    seconds = time.perf_counter() - began
+
+    states, spec, name = jax.device_get(trained.states), demonstrations.spec, algorithm.card.name
+    criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
+    runs, actors = [], []
+    for index, (count, seed) in enumerate(pairs):
+        policy = algorithm.policy(jax.tree.map(lambda x, i=index: x[i], states))
+        actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
+        payoff = held_out_payoff(actor, criteria[count])
+        status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
+        runs.append(Run(seed, count, status, payoff))
+        actors.append(actor)
+    config = {
+        "algorithm": {
+            "name": name,
+            "preset": preset(algorithm),
+            "hyperparameters": hyperparameters(algorithm),
+            "card": asdict(algorithm.card),
+        },
+        "seeds": seed_list,
+        "episodes": count_list,
+        "holdout": float(holdout),
+        "demonstrations": _summary(demonstrations),
+        "seconds": round(seconds, 3),
+        **provenance(),
+    }
+    return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
+
+
+def _checked(
+    algorithm: Algorithm, demonstrations: Any, env: Any, expert: Any
+) -> tuple[Environment | HostEnvironment | None, Demonstrations]:
+    """The environment and the demonstrations, made and loaded, after checking that the algorithm can use them."""
     if not isinstance(algorithm, Algorithm):
         raise SettingError(f"algorithm is {algorithm!r}: give a value such as understudy.bc()")
     card = algorithm.card
@@ -61,53 +102,19 @@ def imitate(
     kind = "discrete" if isinstance(demonstrations.action_space, Discrete) else "continuous"
     if kind not in card.actions:
         raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
-    seed_list = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, SupportsIndex) else seeds, least=0)
-    for seed in seed_list:
+    return env, demonstrations
+
+
+def _seeds(seeds: Any) -> list[int]:
+    numbers = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, SupportsIndex) else seeds, least=0)
+    for seed in numbers:
         check_seed(seed)
-    everything = demonstrations.episodes if episodes is None else episodes
-    counts = [everything] if isinstance(everything, SupportsIndex) else everything
-    count_list = _whole_numbers("episodes", counts, least=1)
-    pairs = [(count, seed) for count in count_list for seed in seed_list]
+    return numbers
 
-    training, held = demonstrations.split([count for count, _ in pairs], holdout)
-    keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
-    began = time.perf_counter()
-    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress)
-    seconds = time.perf_counter() - began
 
-    states = jax.device_get(trained.states)
-    criteria = {
-        count: held_out(demonstrations.spec, training, held, index * len(seed_list))
-        for index, count in enumerate(count_list)
-    }
-    runs, actors = [], []
-    for index, (count, seed) in enumerate(pairs):
-        policy = algorithm.policy(jax.tree.map(lambda x, i=index: x[i], states))
-        about = {"algorithm": card.name, "seed": seed, "episodes": count, "env": demonstrations.env}
-        actor = Actor(policy, demonstrations.spec, about)
-        runs.append(Run(seed, count, trained.statuses[index], held_out_payoff(actor, criteria[count])))
-        actors.append(actor)
-    config = {
-        "algorithm": {
-            "name": card.name,
-            "preset": preset(algorithm),
-            "hyperparameters": hyperparameters(algorithm),
-            "card": asdict(card),
-        },
-        "seeds": seed_list,
-        "episodes": count_list,
-        "holdout": float(holdout),
-        "demonstrations": {
-            "env": demonstrations.env,
-            "episodes": demonstrations.episodes,
-            "steps": demonstrations.steps,
-            "spec": asdict(demonstrations.spec),
-            "expert_return": _expert_return(demonstrations),
-        },
-        "seconds": round(seconds, 3),
-        **provenance(),
-    }
-    return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
+def _counts(episodes: Any, demonstrations: Demonstrations) -> list[int]:
+    counts = demonstrations.episodes if episodes is None else episodes
+    return _whole_numbers("episodes", [counts] if isinstance(counts, SupportsIndex) else counts, least=1)
 
 
 def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
@@ -124,9 +131,17 @@ def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
     return [int(value) for value in numbers]
 
 
-def _expert_return(demonstrations: Demonstrations) -> dict[str, Any] | None:
+def _summary(demonstrations: Demonstrations) -> dict[str, Any]:
+    """What a run's configuration says of the demonstrations."""
     stated = demonstrations.expert_return
-    if stated is None:
-        return None
-    mean, std, size = stated
-    return {"mean": mean, "std": std if np.isfinite(std) else None, "size": size}  # JSON has no NaN
+    if stated is not None and not np.isfinite(stated.std):  # JSON has no NaN
+        known: dict[str, Any] | None = {**stated._asdict(), "std": None}
+    else:
+        known = None if stated is None else stated._asdict()
+    return {
+        "env": demonstrations.env,
+        "episodes": demonstrations.episodes,
+        "steps": demonstrations.steps,
+        "spec": asdict(demonstrations.spec),
+        "expert_return": known,
+    }

@@ -53,6 +53,8 @@ def held_out_payoff(actor: Actor, data: HeldOut) -> float:
     """The Gaussian-kernel payoff of a policy's modes on held-out steps, each at its own time."""
     carry = actor.policy.reset(np.random.default_rng(0), data.t.shape)._replace(t=data.t)
     learner = _vectors(actor.spec, np.asarray(actor.policy.mode(carry, data.raw_obs)))
+    if not np.isfinite(learner).all():
+        return float("nan")
 
     # The two sides share their states, so the kernel is a factor for states times a difference for actions.
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
