@@ -23,29 +23,31 @@ def random_instance(seed, states, actions, horizon):
     return mdp, reward, expert, learner
 
 
-@settings(max_examples=40, deadline=None)
+@jax.jit
+def three_payoffs(mdp, reward, expert, learner):
+    """U1 at −r, U2 at −Q^π, U3 at −Q^{π_E}, and the gap over T, through the weighted pairs that sampled games use."""
+    learner_policy, expert_policy = TimeIndexed(Tabular(learner)), TimeIndexed(Tabular(expert))
+    learner_samples, expert_samples = samples(mdp, learner), samples(mdp, expert)
+    key = jax.random.key(0)
+    return (
+        payoffs.payoff(TableCritic(-reward), payoffs.reward(learner_samples, expert_samples)),
+        payoffs.payoff(
+            TableCritic(-q_values(mdp, reward, learner)), payoffs.off_q(learner_policy, expert_samples, key)
+        ),
+        payoffs.payoff(TableCritic(-q_values(mdp, reward, expert)), payoffs.on_q(learner_samples, expert_policy, key)),
+        imitation_gap(mdp, reward, expert, learner) / mdp.horizon,
+    )
+
+
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**31), shape=st.sampled_from([(1, 1, 1), (2, 3, 1), (4, 2, 5), (6, 4, 12)]))
 def test_the_three_payoffs_are_the_gap_over_T(seed, shape):
     """U1(−r) = U2(−Q^π) = U3(−Q^{π_E}) = (J(π_E) − J(π)) / T."""
-    mdp, reward, expert, learner = random_instance(seed, *shape)
-    horizon = mdp.horizon
-    gap = float(imitation_gap(mdp, reward, expert, learner)) / horizon
+    mdp, *tables = random_instance(seed, *shape)
     with jax.enable_x64(True):
-        key = jax.random.key(0)
-        learner_policy, expert_policy = (
-            TimeIndexed(Tabular(jnp.asarray(learner))),
-            TimeIndexed(Tabular(jnp.asarray(expert))),
-        )
-        learner_samples, expert_samples = samples(mdp, learner), samples(mdp, expert)
-        u1 = payoffs.payoff(TableCritic(-jnp.asarray(reward)), payoffs.reward(learner_samples, expert_samples))
-        u2 = payoffs.payoff(
-            TableCritic(-q_values(mdp, reward, learner)), payoffs.off_q(learner_policy, expert_samples, key)
-        )
-        u3 = payoffs.payoff(
-            TableCritic(-q_values(mdp, reward, expert)), payoffs.on_q(learner_samples, expert_policy, key)
-        )
-    assert u1.dtype == u2.dtype == u3.dtype == np.float64
-    np.testing.assert_allclose([float(u1), float(u2), float(u3)], gap, rtol=0, atol=1e-10)
+        *found, gap = three_payoffs(mdp, *map(jnp.asarray, tables))
+    assert {value.dtype for value in found} == {np.dtype(np.float64)}
+    np.testing.assert_allclose([float(value) for value in found], float(gap), rtol=0, atol=1e-10)
 
 
 def test_the_signs_are_costs():

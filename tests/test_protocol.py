@@ -18,7 +18,7 @@ from understudy.run import traced
 from understudy.types import RoundData
 
 # Every registered algorithm, small enough for a test. A new one adds a line here.
-SMALL = {"bc": {"rounds": 3, "steps": 4, "batch_size": 16, "hidden": (8, 8)}}
+SMALL = {"bc": {"rounds": 3, "steps": 3, "batch_size": 8, "hidden": (8,)}}
 
 CASES = [(name, kind) for name, cls in us.ALGORITHMS.items() for kind in cls.card.actions]
 
