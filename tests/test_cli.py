@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli, demo, display
+from understudy import cli, commands, demo, display
 
 SMALL = ["--rounds", "3", "--steps", "20", "--hidden", "16", "--batch-size", "32"]
 
@@ -137,7 +137,7 @@ def test_a_mistake_gets_one_clear_line_and_leaves_nothing(words, said, understud
 
 def test_a_taken_directory_is_refused_before_training(understudy, monkeypatch):
     assert understudy("train", "bc", "--demos", "Forest", *SMALL)[0] == 0
-    monkeypatch.setattr(cli, "imitate", lambda *a, **k: pytest.fail("trained first"))
+    monkeypatch.setattr(commands, "imitate", lambda *a, **k: pytest.fail("trained first"))
     status, _, err = understudy("train", "bc", "--demos", "Forest", *SMALL)
     assert status == 2
     assert "the directory 'runs/bc' already holds a run" in err
@@ -159,7 +159,7 @@ def test_ctrl_c_before_anything_is_trained_leaves_nothing(understudy, monkeypatc
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "imitate", interrupted)
+    monkeypatch.setattr(commands, "imitate", interrupted)
     status, _, err = understudy("train", "bc", "--demos", "Forest")
     assert status == 130
     assert "nothing was written" in err
@@ -209,6 +209,6 @@ def test_an_error_of_the_system_is_one_line(understudy, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device", "runs/bc")
 
-    monkeypatch.setattr(cli, "imitate", full)
+    monkeypatch.setattr(commands, "imitate", full)
     status, _, err = understudy("train", "bc", "--demos", "Forest")
     assert (status, err) == (2, "error: No space left on device: 'runs/bc'\n")

@@ -1,0 +1,235 @@
+"""What each command does, over the same functions as the library; `cli` finds the command and its arguments."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from tyro.conf import Positional
+
+from understudy import display
+from understudy.algorithms import ALGORITHMS
+from understudy.collecting import collect
+from understudy.data import bundled, load
+from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
+from understudy.envs import JAX_ENVIRONMENTS
+from understudy.envs.host import available
+from understudy.errors import NeedsError
+from understudy.evaluation import Evaluation
+from understudy.front_door import HOLDOUT, imitate
+from understudy.game import Algorithm
+from understudy.results import load_run, result_rows, write_csv
+from understudy.statistics import interval
+from understudy.storage import check_free, check_place
+from understudy.types import Continuous
+
+Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
+Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
+
+
+def algorithms() -> None:
+    """The taxonomy: every algorithm, which moments it matches, what it needs and what that guarantees."""
+    rows = [
+        (
+            card.name,
+            card.title,
+            card.moments,
+            card.solver,
+            ", ".join(card.needs),
+            card.bound,
+            ", ".join(card.actions),
+            card.reference,
+        )
+        for card in (algorithm.card for algorithm in ALGORITHMS.values())
+    ]
+    headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
+    display.show(headers, rows)
+    print("\n`understudy train NAME --help` shows its settings.")
+
+
+def envs() -> None:
+    """The environments that can be named, and which come with demonstrations."""
+    demonstrated = bundled()
+    rows = [
+        (name, "JAX", "yes" if name in demonstrated else "", environment.about)
+        for name, environment in JAX_ENVIRONMENTS.items()
+    ]
+    rows += [
+        (name, "Gymnasium", "yes" if name in demonstrated else "", "" if not missing else f"needs {missing}")
+        for name, missing in available()
+    ]
+    display.show(("name", "kind", "bundled demonstrations", "about"), rows)
+    print("\nAny other Gymnasium id with a flat Box of observations works too.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """What to learn from and where to keep it."""
+
+    demos: Name = None
+    """Demonstrations: a bundled task's name or an npz file. Default: those bundled for --env."""
+    env: Name = None
+    """The environment, for its bounds and horizon; needed where the algorithm interacts with it."""
+    episodes: tuple[int, ...] = ()
+    """Demonstrated episodes to use; several counts train every seed on each. Default: all."""
+    seeds: int = 1
+    """Seeds to train, 0 to N-1, in one program."""
+    holdout: float = HOLDOUT
+    """Fraction of steps kept aside to select among the policies."""
+    out: Path_ = None
+    """The run's directory. Default: runs/ALGORITHM."""
+
+
+def train(algorithm: Algorithm, options: Train) -> int:
+    if options.demos is None and options.env is None:
+        raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
+    out = options.out or f"runs/{algorithm.card.name}"
+    check_free(out)
+    source = options.demos or options.env
+    demonstrations = load(str(source))
+    # Bundled demonstrations know their task: its simulator need not be installed to learn from them offline.
+    needed = "environment" in algorithm.card.needs or demonstrations.env != options.env
+    with display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report:
+        result = imitate(
+            algorithm,
+            demonstrations,
+            options.env if needed else None,
+            seeds=options.seeds,
+            episodes=options.episodes or None,
+            holdout=options.holdout,
+            progress=report,
+        )
+    result.save(out)
+    name = next(iter(result.history))
+    rows = [
+        (run.episodes, run.seed, f"{_last(result.history[name][i]):.4g}", f"{run.payoff:.3g}", run.status, mark)
+        for i, run in enumerate(result.runs)
+        for mark in ("selected" if i == result.selected else "",)
+    ]
+    headers = (">episodes", ">seed", f">{name}", ">held-out payoff", "status", "")
+    display.show(headers, rows, f"{algorithm.card.title}, {result.config['seconds']:.1f} s")
+    if result.interrupted:
+        print(f"\nInterrupted. What was trained until then is kept in {out}")
+        return 130
+    print(f"\nKept in {out}. How far from the expert? understudy evaluate {out}")
+    return 0
+
+
+def evaluate(
+    run: Positional[str], env: Name = None, episodes: int = 10, seed: int = 0, workers: int = 0, out: Path_ = None
+) -> None:
+    """Play a run's policies and print their returns and the gap to the expert.
+
+    Args:
+        run: The run's directory.
+        env: The environment. Default: where the demonstrations come from.
+        episodes: Episodes for each policy.
+        seed: Where the episodes' starting states come from.
+        workers: Processes for a Gymnasium environment. Default: one for each core.
+        out: Write a line for each policy to this CSV file.
+    """
+    if out is not None:
+        check_place(out)
+    result = load_run(run)
+    with display.progress_bar(f"playing {len(result.policies)} policies") as report:
+        evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1, progress=report)
+    card = result.config["algorithm"]["card"]
+    title = f"{card['title']} in {evaluation.env}: mean ± 95% interval, {episodes} episodes each"
+    display.show(*_scores(evaluation), title)
+    if evaluation.expert is None:
+        print("\nThe demonstrations do not record the expert's return, so there is no gap to show.")
+    if out is not None:
+        write_csv(Path(out), *result_rows(result, evaluation))
+        print(f"\nThe return of each policy is in {out}")
+
+
+def inspect(file: Positional[str]) -> None:
+    """Show what a file of demonstrations holds, after checking it.
+
+    Args:
+        file: An npz file, or a bundled task's name.
+    """
+    d = load(file)
+    space = d.action_space
+    if isinstance(space, Continuous):
+        bounds = ", ".join(f"[{low:g}, {high:g}]" for low, high in zip(space.low, space.high, strict=True))
+        actions = f"continuous {bounds}{' (from the data)' if d.bounds_from_data else ''}"
+    else:
+        actions = f"discrete, {space.n}"
+    if d.terminals is not None:
+        ended = f"{int(d.terminals.sum())} of {d.episodes} in a terminal state, the rest at a time limit"
+    else:
+        ended = f"not recorded; taken as {'terminal states' if d.ends == 'terminal' else 'time limits'}"
+    rows = [
+        ("environment", d.env or "not stated"),
+        ("episodes", d.episodes),
+        ("steps", f"{d.steps} ({d.lengths.min()} to {d.lengths.max()} an episode, horizon {d.horizon})"),
+        ("observations", f"{d.observations.shape[1]} numbers"),
+        ("actions", actions),
+        ("expert's return", interval(d.expert_return) if d.expert_return is not None else "not recorded"),
+        ("episodes' ends", ended),
+        ("next observations", "recorded" if d.next_observations is not None else "not after an episode's last step"),
+    ]
+    display.show(("", ""), rows, file)
+
+
+def collect_command(env: Positional[str], out: str, expert: Name = None, episodes: int = 25, seed: int = 0) -> None:
+    """Record an expert's episodes.
+
+    Args:
+        env: The environment.
+        out: The npz file to write.
+        expert: A run or a saved policy, or module:function. Default: the environment's scripted expert.
+        episodes: Episodes to record.
+        seed: Where starting states and the expert's chance come from.
+    """
+    check_place(out)
+    sys.path.insert(0, "")  # module:function may be in this directory
+    with display.working(f"playing {episodes} episodes of {env}"):
+        demonstrations = collect(env, expert, episodes, seed)
+    demonstrations.save(out)
+    assert demonstrations.expert_return is not None
+    returns = interval(demonstrations.expert_return)
+    print(
+        f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
+        f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} an episode), return {returns}: {out}"
+    )
+
+
+def demo_command(out: str = "out/demo") -> None:
+    """Learn from bundled demonstrations, measure the gap to the expert, draw the forest.
+
+    Args:
+        out: Where the picture and the policies go.
+    """
+    rows = [
+        (task, algorithm, score.episodes, interval(expert), score.learner, score.gap)
+        for task, algorithm, expert, score in demo(out, display.progress_bar)
+    ]
+    headers = ("task", "algorithm", ">demos", ">expert's return", ">learner's return", ">imitation gap")
+    title = f"Mean ± 95% interval: {SEEDS} seeds, {EVALUATION_EPISODES} episodes each"
+    display.show(headers, rows, title)
+    print(
+        f"\nThe picture: {out}/demo.png. The policies: {out}/pendulum and {out}/forest.\n"
+        "On Pendulum, demonstrations close the gap. On Forest they cannot: the expert dodges left or right, and the\n"
+        "mean of the two flies into the tree. More data does not help; other moments do."
+    )
+
+
+def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    expert = "not recorded" if evaluation.expert is None else interval(evaluation.expert)
+    rows = [
+        (score.episodes, score.runs, expert, score.learner, "" if score.gap is None else score.gap)
+        for score in evaluation.scores()
+    ]
+    return (">demos", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
+
+
+def _last(values: np.ndarray) -> float:
+    """The last number before a run stopped."""
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if known.size else float("nan")
