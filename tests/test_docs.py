@@ -41,7 +41,7 @@ def test_the_readmes_commands_run(monkeypatch, tmp_path):
     for command in commands:
         words = shlex.split(command)
         if words[0] == "train":
-            words += ["--steps", "5", "--hidden", "8"]
+            words += ["--steps", "5"]
         monkeypatch.setattr(sys, "argv", ["understudy", *words])
         with pytest.raises(SystemExit) as stopped:
             cli.main()
