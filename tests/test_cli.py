@@ -68,6 +68,13 @@ def test_a_task_is_enough_where_demonstrations_are_bundled(understudy):
     assert us.load_run("r").config["demonstrations"]["env"] == "Forest"
 
 
+def test_a_file_that_claims_an_environment_is_checked_against_it(understudy):
+    us.Demonstrations.from_arrays(np.zeros((30, 5)), np.zeros((30, 1)), env="Pendulum").save("claims.npz")
+    status, _, err = understudy("train", "bc", "--demos", "claims.npz", "--env", "Pendulum", *SMALL)
+    assert status == 2
+    assert "they are not from this environment" in err
+
+
 def test_a_function_in_this_directory_can_be_the_expert(understudy, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("import numpy as np\ndef left(obs): return np.zeros(len(obs), int)\n")
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])

@@ -14,7 +14,8 @@ import understudy as us
 from understudy.envs.forest import SIZE, STRIDE, ForestState, blocked
 from understudy.envs.pendulum import PendulumState
 from understudy.errors import ExtraError, SpecError, UnknownNameError
-from understudy.policies import start
+from understudy.networks import MLP
+from understudy.policies import Deterministic, start
 
 
 def test_pendulum_equals_gymnasiums():
@@ -225,8 +226,15 @@ def test_a_missing_extra_names_the_command_that_installs_it(monkeypatch):
     ("actions", "words"), [(np.zeros((3, 2)), r"shape \(3, 2\)"), (np.full((3, 1), np.nan), "NaN or infinite")]
 )
 def test_a_policy_that_misbehaves_is_named(actions, words):
-    with pytest.raises(SpecError, match=words):
-        us.rollout(Counter, lambda obs: actions, 3)
+    for env in (Counter, "Pendulum"):
+        with pytest.raises(SpecError, match=words):
+            us.rollout(env, lambda obs: actions, 3)
+
+
+def test_a_policy_that_is_not_finite_is_named_in_a_compiled_rollout():
+    broken = Deterministic(MLP((jnp.full((3, 1), jnp.nan),), (jnp.zeros(1),), "relu"))
+    with pytest.raises(SpecError, match="NaN or infinite"):
+        us.rollout("Pendulum", broken, 3)
 
 
 class Endless(Counter):

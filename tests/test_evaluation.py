@@ -87,9 +87,12 @@ def test_the_interval_of_an_evaluation_covers_as_often_as_it_says():
     assert inside / 150 == pytest.approx(0.95, abs=0.06)
 
 
-def test_the_returns_are_the_same_however_many_processes_play():
-    learner = us.imitate(us.bc(rounds=1, steps=1, hidden=(4,)), us.load("Pendulum", episodes=2), seeds=3)
-    alone, shared = (learner.evaluate("Pendulum-v1", 2, workers=workers).returns for workers in (1, 2))
+def test_the_returns_are_the_same_however_many_processes_play(monkeypatch):
+    demonstrations = us.load("Pendulum", episodes=2)
+    learner = us.imitate(us.bc(rounds=1, steps=1, hidden=(4,)), demonstrations, env="Pendulum-v1", seeds=3)
+    alone = learner.evaluate(episodes=2).returns
+    monkeypatch.setattr(evaluation, "_play", lambda *job: pytest.fail("played here"))
+    shared = learner.evaluate(episodes=2, workers=2).returns  # by the environment given before, which was a name
     np.testing.assert_array_equal(alone, shared)
     assert len(np.unique(alone)) > 3
 

@@ -17,6 +17,7 @@ from understudy.game import NEEDS, Card
 from understudy.networks import MLP
 from understudy.policies import Categorical, Gaussian, Mixture, Tabular, TimeIndexed
 from understudy.selection import held_out, held_out_payoff
+from understudy.storage import whole_directory
 
 SMALL = {"rounds": 4, "steps": 50, "hidden": (16,), "batch_size": 64, "lr": 3e-3}
 
@@ -340,3 +341,22 @@ def test_a_policy_with_more_actions_than_the_task_does_not_fit():
     actor = Actor(Categorical.init(jax.random.key(0), 4, 6, (4,)), us.Spec((4,), us.Discrete(6), 500))
     with pytest.raises(SpecError, match=r"6 discrete actions; CartPole-v1 has observations .4,. and 2 discrete"):
         us.evaluate([actor], "CartPole-v1")
+
+
+def test_a_directory_is_replaced_only_once_the_new_one_is_whole(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "old").write_text("")
+
+    def fill():
+        with whole_directory(place, replace=True) as beside:
+            (beside / "new").write_text("")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fill()
+    assert [path.name for path in place.iterdir()] == ["old"]
+    with whole_directory(place, replace=True) as beside:
+        (beside / "new").write_text("")
+    assert [path.name for path in place.iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["place"]

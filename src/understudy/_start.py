@@ -5,7 +5,7 @@
    ours off.
 2. On the CPU, XLA's concurrency-optimised scheduler is off. With it, jaxlib 0.10.2 stops for good on two cores within
    20,000 iterations of a scan over 25 vmapped training steps: every worker sleeps and none is woken. Without it, the
-   same program and five of other shapes ran 850,000 iterations without a stop. A setting of the user's in XLA_FLAGS is
+   same program and four of other shapes ran 850,000 iterations without a stop. A setting of the user's in XLA_FLAGS is
    left alone. This takes effect only if JAX has not computed anything before understudy is imported.
 """
 

@@ -45,7 +45,7 @@ class Actor:
         self.policy: Policy = jax.tree.map(np.asarray, policy)
         self.spec = spec
         self.about = dict(about or {})
-        """What it is: algorithm, seed, episodes, held-out payoff."""
+        """What it is: algorithm, seed, episodes, environment."""
         nodes = jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, TimeIndexed | Mixture))
         self.stationary = not any(isinstance(node, TimeIndexed | Mixture) for node in nodes)
 

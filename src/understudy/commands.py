@@ -89,10 +89,10 @@ def train(algorithm: Algorithm, options: Train) -> int:
         raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
     out = options.out or f"runs/{algorithm.card.name}"
     check_free(out)
-    source = options.demos or options.env
-    demonstrations = load(str(source))
-    # Bundled demonstrations know their task: its simulator need not be installed to learn from them offline.
-    needed = "environment" in algorithm.card.needs or demonstrations.env != options.env
+    source = str(options.demos or options.env)
+    demonstrations = load(source)
+    # Bundled demonstrations were checked against their task: its simulator need not be installed to learn from them.
+    needed = "environment" in algorithm.card.needs or source != options.env or source not in bundled()
     with display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report:
         result = imitate(
             algorithm,

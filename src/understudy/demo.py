@@ -7,7 +7,6 @@ mean action flies straight into a tree, however many demonstrations there are.
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,7 +21,7 @@ from understudy.results import provenance, write_csv
 from understudy.rollouts import Episodes, rollout
 from understudy.run import Progress
 from understudy.statistics import Sample, interval
-from understudy.storage import check_free, whole_directory, write_json
+from understudy.storage import whole_directory, write_json
 
 EVALUATION_EPISODES = 200
 SEEDS = 5
@@ -33,13 +32,11 @@ def demo(
 ) -> list[tuple[str, str, Sample, Score]]:
     """Run it and write `out`; rows of (task, algorithm, expert, score)."""
     out = Path(out)
-    if not _is_demo(out):
-        check_free(out)
     forest, pendulum = Forest(), Pendulum()
     learner = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, steps=500)
     rows = []
     flights: list[Episodes] = []
-    with whole_directory(out.parent / f"{out.name}.new") as beside:
+    with whole_directory(out, replace=_is_demo(out)) as beside:
         for env, counts in ((pendulum, [2, 5, 10, 25]), (forest, [5, 25])):
             with progress(f"behavioral cloning on {env.name}") as report:
                 result = imitate(learner, data.load(env.name), env, seeds=SEEDS, episodes=counts, progress=report)
@@ -62,9 +59,6 @@ def demo(
         made = provenance()
         write_json(beside / "demo.json", {"made_by": "understudy demo", **made})
         write_csv(beside / "demo.csv", *_table(rows, made))
-        if _is_demo(out):
-            shutil.rmtree(out)
-    (out.parent / f"{out.name}.new").replace(out)
     return rows
 
 

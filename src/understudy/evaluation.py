@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from understudy.actor import Actor
-from understudy.envs import HostEnvironment, make
+from understudy.envs import Environment, HostEnvironment, make
 from understudy.errors import SpecError
 from understudy.policies import Policy
 from understudy.rollouts import check_seed, rollout
@@ -78,24 +78,29 @@ def evaluate(
     made = make(env)
     for actor in policies:
         check_fits(actor, made)
+    jobs = [(actor.policy, episodes, start) for actor, start in zip(policies, _seeds(seed, len(policies)), strict=True)]
     with ExitStack() as stack:
-        if workers > 1 and len(policies) > 1 and isinstance(env, str) and isinstance(made, HostEnvironment):
-            pool = ProcessPoolExecutor(min(workers, len(policies)), mp_context=get_context("spawn"))
+        if workers > 1 and len(jobs) > 1 and isinstance(made, HostEnvironment) and made.registered:
+            pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"))
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-            played_by = partial(pool.map, _play, [env] * len(policies))
+            results = pool.map(partial(_play_named, made.name, made.spec.horizon), jobs)
         else:
-            played_by = partial(map, _play, [made] * len(policies))
-        jobs = played_by([a.policy for a in policies], [episodes] * len(policies), _seeds(seed, len(policies)))
+            results = map(partial(_play, made), jobs)
         returns: list[np.ndarray] = []
-        for played in jobs:
+        for played in results:
             returns.append(played)
             if progress is not None:
-                progress(len(returns), len(policies), {"return": float(np.mean(returns))})
+                progress(len(returns), len(jobs), {"return": float(np.mean(returns))})
     return Evaluation(made.name, np.stack(returns), [actor.about for actor in policies], expert)
 
 
-def _play(env: Any, policy: Policy, episodes: int, seed: int) -> np.ndarray:
-    return rollout(env, policy, episodes, seed).returns
+def _play(env: Environment | HostEnvironment, job: tuple[Policy, int, int]) -> np.ndarray:
+    return rollout(env, *job).returns
+
+
+def _play_named(name: str, horizon: int, job: tuple[Policy, int, int]) -> np.ndarray:
+    """As `_play`, in another process, which cannot be handed an environment but can make it."""
+    return _play(make(name, horizon), job)
 
 
 def _seeds(seed: int, count: int) -> list[int]:

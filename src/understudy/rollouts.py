@@ -56,6 +56,7 @@ def rollout(
         return _stepwise(env, policy, episodes, seed)
     keys = jax.random.split(jax.random.key(seed), episodes)
     steps, rewards, alive = jax.device_get(_fused(env, policy, keys, deterministic))
+    _check_finite(steps.act[alive])
     return Episodes(steps, rewards, alive.sum(axis=1))
 
 
@@ -154,9 +155,13 @@ def _actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
             f"the policy returned actions of shape {actions.shape} for {episodes} observations: "
             f"{(episodes, *shape)} is needed"
         )
+    _check_finite(actions)
+    return actions
+
+
+def _check_finite(actions: np.ndarray) -> None:
     if not np.isfinite(actions).all():
         raise SpecError(f"the policy returned {int((~np.isfinite(actions)).sum())} actions that are NaN or infinite")
-    return actions
 
 
 class _Recorder:

@@ -32,17 +32,26 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A directory to fill; on success it becomes `path`, which must be free, and on failure nothing is left."""
+def whole_directory(path: str | os.PathLike[str], replace: bool = False) -> Iterator[Path]:
+    """A directory to fill; on success it becomes `path`, and on failure nothing is left.
+
+    `path` must be free, unless `replace` says that what is there may go once the new one is whole.
+    """
     path = Path(path)
-    check_free(path)
+    if not replace:
+        check_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield beside
         beside.chmod(0o777 & ~_umask())
-        check_free(path)
-        beside.replace(path)
+        if replace and path.exists():
+            with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as aside:
+                path.replace(Path(aside) / "old")
+                beside.replace(path)
+        else:
+            check_free(path)
+            beside.replace(path)
     finally:
         if beside.exists():
             shutil.rmtree(beside)
