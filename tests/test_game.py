@@ -59,7 +59,7 @@ def test_follow_the_leader_plays_the_best_of_the_past():
 
 
 def test_a_gradient_player_descends():
-    player = players.gradient(optax.sgd(0.1), steps=50)
+    player = players.repeat(players.gradient(optax.sgd(0.1)), 50)
     strategy = jnp.array([3.0, -2.0])
     strategy, _, _ = player.move(jax.random.key(0), strategy, player.init(strategy), lambda x, _: jnp.sum((x - 1) ** 2))
     np.testing.assert_allclose(strategy, 1, atol=1e-3)

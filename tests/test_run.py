@@ -27,6 +27,7 @@ class Counting(Algorithm):
     card: ClassVar[Card] = Card(
         "counting", "Counting", "off-Q", "-", ("demonstrations",), ("continuous", "discrete"), "nothing", ""
     )
+    stops: ClassVar[tuple[str, ...]] = ("it has counted far enough",)
     ends: str = eqx.field(static=True, default="done")
     rounds: int = eqx.field(static=True, default=12)
     earliest: int = eqx.field(static=True, default=3)
@@ -38,7 +39,7 @@ class Counting(Algorithm):
         state = state._replace(rounds=state.rounds + 1)
         over = state.rounds >= state.limit
         loss = jnp.where((self.ends == "nan") & over, jnp.nan, state.rounds)
-        return state, Info({"loss": loss}, (self.ends == "done") & over)
+        return state, Info({"loss": loss}, jnp.where((self.ends == "done") & over, 1, 0))
 
     def policy(self, state) -> Policy:
         return Tabular(jnp.stack([jnp.asarray(state.rounds), jnp.asarray(state.limit, float)])[None])
@@ -65,7 +66,9 @@ def test_runs_that_are_done_stop_while_the_others_go_on(demonstrations):
     rounds, limit = counted(result).T
     np.testing.assert_array_equal(rounds, limit)
     assert len(set(limit)) > 1
-    assert [run.status for run in result.runs] == [f"done after round {int(n)}" for n in limit]
+    assert [run.status for run in result.runs] == [
+        f"stopped in round {int(n)}: it has counted far enough" for n in limit
+    ]
     assert result.history["loss"].shape[1] <= limit.max() + 1  # the loop ends when all are done
     for row, last in zip(result.history["loss"], limit.astype(int), strict=True):
         assert np.isfinite(row[:last]).all()

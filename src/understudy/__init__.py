@@ -9,7 +9,7 @@ action = result.policy(observation)
 
 from understudy import _start as _start
 from understudy.actor import Actor, load_policy
-from understudy.algorithms import ALGORITHMS, bc
+from understudy.algorithms import ALGORITHMS, advil, bc, valuedice
 from understudy.collecting import collect
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
@@ -39,6 +39,7 @@ __all__ = [
     "Result",
     "Spec",
     "UnderstudyError",
+    "advil",
     "bc",
     "collect",
     "evaluate",
@@ -48,4 +49,5 @@ __all__ = [
     "load_run",
     "make",
     "rollout",
+    "valuedice",
 ]

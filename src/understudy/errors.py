@@ -61,6 +61,24 @@ def check_positive(**settings: Any) -> None:
             raise SettingError(f"{name} is {value!r}: a number above 0 is needed")
 
 
+def check_not_negative(**settings: Any) -> None:
+    """Refuse settings that are neither 0 nor positive numbers."""
+    for name, value in settings.items():
+        if (
+            isinstance(value, bool | str)
+            or not isinstance(value, SupportsFloat)
+            or not 0 <= float(value) < float("inf")
+        ):
+            raise SettingError(f"{name} is {value!r}: a number of at least 0 is needed")
+
+
+def check_fraction(**settings: Any) -> None:
+    """Refuse settings that are not numbers from 0 up to, but not including, 1."""
+    for name, value in settings.items():
+        if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not 0 <= float(value) < 1:
+            raise SettingError(f"{name} is {value!r}: a number from 0 to below 1 is needed")
+
+
 def check_whole(least: int, **settings: Any) -> None:
     """Refuse settings that are not whole numbers of at least `least`."""
     for name, value in settings.items():

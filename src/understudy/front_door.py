@@ -1,8 +1,8 @@
 """The front door: an algorithm and demonstrations in, policies out."""
 
+import json
 import operator
 import os
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, SupportsIndex
@@ -12,11 +12,12 @@ import numpy as np
 
 from understudy import run
 from understudy.actor import Actor
+from understudy.checkpoints import Checkpoint
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, HostEnvironment, make, public_name
 from understudy.errors import DemonstrationError, NeedsError, SettingError
 from understudy.game import Algorithm
-from understudy.results import Result, Run, hyperparameters, preset, provenance
+from understudy.results import Result, Run, hyperparameters, provenance
 from understudy.rollouts import check_seed
 from understudy.selection import held_out, held_out_payoff
 from understudy.types import Discrete
@@ -35,6 +36,7 @@ def imitate(
     episodes: int | Sequence[int] | None = None,
     holdout: float = HOLDOUT,
     progress: run.Progress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Learn policies from demonstrations.
 
@@ -42,7 +44,8 @@ def imitate(
     episodes; a list of counts trains every seed on each, still in one program. `holdout` is the fraction of steps kept
     aside for selecting among the policies. `env`, where an algorithm does not need it, tells bounds and horizon and is
     checked against the demonstrations. Ctrl-C ends training at the end of a round and returns what there is, with
-    `result.interrupted` set.
+    `result.interrupted` set. `checkpoint` names a file that keeps the place now and then: the same call goes on from
+    it, after an interruption or a crash, to the same policies; remove it once the result is saved.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     seed_list, count_list = _seeds(seeds), _counts(episodes, demonstrations)
@@ -50,9 +53,12 @@ def imitate(
     training, held = demonstrations.split([count for count, _ in pairs], holdout)
     keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
 
-    began = time.perf_counter()
-    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress)
-    seconds = time.perf_counter() - began
+    settings, kept = hyperparameters(algorithm), None
+    if checkpoint is not None:
+        named = json.dumps([algorithm.card.name, settings])
+        data = (training, demonstrations.spec)
+        kept = Checkpoint(checkpoint, {"settings": named, "demonstrations": data, "seeds": seed_list})
+    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress, kept)
 
     states, spec, name = jax.device_get(trained.states), demonstrations.spec, algorithm.card.name
     criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
@@ -67,15 +73,15 @@ def imitate(
     config = {
         "algorithm": {
             "name": name,
-            "preset": preset(algorithm),
-            "hyperparameters": hyperparameters(algorithm),
+            "preset": algorithm.preset_name,
+            "hyperparameters": settings,
             "card": asdict(algorithm.card),
         },
         "seeds": seed_list,
         "episodes": count_list,
         "holdout": float(holdout),
         "demonstrations": _summary(demonstrations),
-        "seconds": round(seconds, 3),
+        "seconds": round(trained.seconds, 3),
         **provenance(),
     }
     return Result(config, runs, actors, trained.metrics, trained.interrupted, env)

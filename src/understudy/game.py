@@ -8,12 +8,13 @@ static field. The same fields make its command line and its entry in the documen
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
+from understudy.errors import unknown
 from understudy.players import Player, Strategy
 from understudy.policies import Policy
 from understudy.types import Dataset, Info, RoundData, Spec, State
@@ -25,6 +26,7 @@ NEEDS: dict[Moments, tuple[Need, ...]] = {
     "reward": ("demonstrations", "environment"),
     "on-Q": ("demonstrations", "environment", "expert"),
 }
+DEFAULT = "default"
 BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
 
 
@@ -57,6 +59,10 @@ class Algorithm(eqx.Module):
     """
 
     card: ClassVar[Card]
+    stops: ClassVar[tuple[str, ...]] = ()
+    """Why a run may end before its rounds are over, in words: what `Info.stop` counts into, from 1."""
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Named settings beside the default ones."""
     rounds: eqx.AbstractVar[int]
 
     @abstractmethod
@@ -67,6 +73,18 @@ class Algorithm(eqx.Module):
 
     @abstractmethod
     def policy(self, state: State) -> Policy: ...
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """The named settings, with changes: `advil.preset("paper", rounds=200)`."""
+        if name != DEFAULT and name not in cls.presets:
+            raise unknown(f"preset of {cls.card.name}", name, [DEFAULT, *cls.presets])
+        return cls(**{**cls.presets.get(name, {}), **changes})
+
+    @property
+    def preset_name(self) -> str:
+        """Which named settings these are; "custom" if none."""
+        return next((name for name in (DEFAULT, *self.presets) if self.preset(name) == self), "custom")
 
 
 class Play(NamedTuple):

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.critics import Critic
+from understudy.critics import Critic, as_vector
 from understudy.policies import Carry, Policy
 from understudy.types import Pair, Samples
 
@@ -44,6 +44,22 @@ def reward(learner: Samples, expert: Samples) -> Pair:
 def off_q(policy: Policy, expert: Samples, key: Key[Array, ""]) -> Pair:
     """U2: the learner acts on the demonstrations' states. Needs demonstrations only."""
     return Pair(relabel(policy, expert, key), expert)
+
+
+def off_q_vectors(policy: Policy, expert: Samples, actions: int | None, key: Key[Array, ""]) -> Pair:
+    """U2 with one learner's sample for each of the expert's, its action a vector that a gradient passes through.
+
+    That is a draw of a continuous policy, and the probabilities of a categorical one over its `actions`; where f is not
+    linear in them, f of the probabilities stands in for the expectation of f.
+    """
+
+    def one(t: Array, obs: Array, k: Array) -> Array:
+        acts, weights = policy.support(Carry(t, jnp.zeros_like(t)), obs, k)
+        return weights @ jax.vmap(as_vector, (0, None))(acts, actions)
+
+    keys = jax.random.split(key, expert.weight.shape[0])
+    learner = expert._replace(act=jax.vmap(one)(expert.t, expert.obs, keys))
+    return Pair(learner, expert._replace(act=jax.vmap(as_vector, (0, None))(expert.act, actions)))
 
 
 def on_q(learner: Samples, expert_policy: Policy, key: Key[Array, ""]) -> Pair:

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 Strategy = Any
 """A pytree of arrays: a policy, a moment function, a point of a simplex."""
@@ -26,8 +26,11 @@ class Player(NamedTuple):
     move: Callable[[Key[Array, ""], Strategy, Memory, Loss], tuple[Strategy, Memory, Float[Array, ""]]]
 
 
-def gradient(optimizer: optax.GradientTransformation, steps: int = 1) -> Player:
-    """`steps` steps of the optimiser on the loss, each with a fresh key: x ← x − η ∇l(x)."""
+def gradient(optimizer: optax.GradientTransformation, aux: bool = False) -> Player:
+    """One step of the optimiser on the loss: x ← x − η ∇l(x).
+
+    With `aux` the loss returns a number and anything else, and a move returns the two in place of the number.
+    """
 
     def init(strategy: Strategy) -> Memory:
         return optimizer.init(eqx.filter(strategy, eqx.is_inexact_array))
@@ -35,23 +38,75 @@ def gradient(optimizer: optax.GradientTransformation, steps: int = 1) -> Player:
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
     ) -> tuple[Strategy, Memory, Float[Array, ""]]:
+        value, gradient = eqx.filter_value_and_grad(loss, has_aux=aux)(strategy, key)
+        updates, memory = optimizer.update(gradient, memory, eqx.filter(strategy, eqx.is_inexact_array))
+        return eqx.apply_updates(strategy, updates), memory, value
+
+    return Player(init, move)
+
+
+def repeat(player: Player, steps: int) -> Player:
+    """`steps` moves of a player, each with a fresh key; the loss it saw is their mean."""
+
+    def move(
+        key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
+    ) -> tuple[Strategy, Memory, Float[Array, ""]]:
         def step(carry: tuple[Strategy, Memory], k: Array) -> tuple[tuple[Strategy, Memory], Array]:
-            strategy, memory = carry
-            value, gradient = eqx.filter_value_and_grad(loss)(strategy, k)
-            updates, memory = optimizer.update(gradient, memory, eqx.filter(strategy, eqx.is_inexact_array))
-            return (eqx.apply_updates(strategy, updates), memory), value
+            strategy, memory, value = player.move(k, *carry, loss)
+            return (strategy, memory), value
 
         (strategy, memory), values = jax.lax.scan(step, (strategy, memory), jax.random.split(key, steps))
         return strategy, memory, values.mean()
 
+    return Player(player.init, move)
+
+
+class Averaged(NamedTuple):
+    """What an averaging player remembers: its own memory, and the average of its strategies so far."""
+
+    memory: Memory
+    average: Strategy
+    moves: Int[Array, ""]
+
+
+def averaging(player: Player, decay: float | Array) -> Player:
+    """A player that also keeps an exponential average of its strategies: x̄ ← d x̄ + (1 − d) x.
+
+    The theory hands over the average of a no-regret player's strategies, not the last; for networks this is an average
+    of weights. d is min(decay, (1 + n) / (10 + n)) after n moves, so that the start is soon forgotten; decay 0 keeps
+    the last strategy.
+    """
+
+    def init(strategy: Strategy) -> Memory:
+        return Averaged(player.init(strategy), jax.tree.map(jnp.asarray, strategy), jnp.zeros((), jnp.int32))
+
+    def move(
+        key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
+    ) -> tuple[Strategy, Memory, Float[Array, ""]]:
+        strategy, inner, value = player.move(key, strategy, memory.memory, loss)
+        d = jnp.minimum(decay, (1 + memory.moves) / (10 + memory.moves))
+        average = jax.tree.map(lambda mean, new: d * mean + (1 - d) * new, memory.average, strategy)
+        return strategy, Averaged(inner, average, memory.moves + 1), value
+
     return Player(init, move)
+
+
+def clip_from(step: float | Array, norm: float | Array) -> optax.GradientTransformation:
+    """Scale gradients down to a global norm, from the given step on."""
+
+    def update(updates: Any, count: Array, params: Any = None) -> tuple[Any, Array]:
+        size = jnp.sqrt(sum(jnp.vdot(u, u) for u in jax.tree.leaves(updates)))
+        scale = jnp.where(count < step, 1.0, jnp.minimum(1.0, norm / jnp.maximum(size, 1e-12)))
+        return jax.tree.map(lambda u: scale * u, updates), count + 1
+
+    return optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
 
 
 def best_response(
     optimizer: optax.GradientTransformation, steps: int, fresh: Callable[[Key[Array, ""]], Strategy]
 ) -> Player:
     """A new strategy each round, trained from `fresh(key)` for `steps` steps: argmin as far as gradients find it."""
-    trainer = gradient(optimizer, steps)
+    trainer = repeat(gradient(optimizer), steps)
 
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss

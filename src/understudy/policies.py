@@ -65,21 +65,28 @@ def step(carry: Carry) -> Carry:
 
 
 class Deterministic(Policy):
-    """a = net(s): the conditional mean."""
+    """a = net(s), or tanh(net(s)) where it is squashed: actions inside (-1, 1)."""
 
     net: MLP
+    squash: bool = eqx.field(static=True, default=False)
 
     @classmethod
     def init(
-        cls, key: Key[Array, ""], obs: int, act: int, hidden: tuple[int, ...], activation: Activation = "relu"
+        cls,
+        key: Key[Array, ""],
+        obs: int,
+        act: int,
+        hidden: tuple[int, ...],
+        activation: Activation = "relu",
+        squash: bool = False,
     ) -> "Deterministic":
-        return cls(MLP.init(key, obs, hidden, act, activation))
+        return cls(MLP.init(key, obs, hidden, act, activation), squash)
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return self.net(obs)
+        return namespace(obs).tanh(self.net(obs)) if self.squash else self.net(obs)
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         return self.mode(carry, obs)

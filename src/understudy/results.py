@@ -174,12 +174,6 @@ def _plain(value: Any) -> Any:
     return getattr(value, "__qualname__", repr(value))
 
 
-def preset(algorithm: Algorithm) -> str:
-    """What its settings are called: "default", or "custom" if any was changed."""
-    changed = any(getattr(algorithm, f.name) != f.default for f in dataclasses.fields(algorithm))
-    return "custom" if changed else "default"
-
-
 def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
     """An evaluation as the project's results are kept: a line for each policy, and what made it."""
     settings = result.config["algorithm"]

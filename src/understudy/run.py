@@ -8,6 +8,7 @@ called once for each core, with a share of the runs.
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from understudy.checkpoints import Checkpoint, Place
 from understudy.errors import DivergedError
 from understudy.game import Algorithm
 from understudy.types import Dataset, RoundData, Spec, State
@@ -33,9 +35,11 @@ class Training:
 
     states: State
     metrics: dict[str, np.ndarray]
-    """name → (runs, rounds); NaN from the round in which a run stopped being finite, or after it was done."""
+    """name → (runs, rounds); NaN from the round in which a run stopped being finite, or after it stopped."""
     statuses: list[str]
-    """A few words a run: finished, done, diverged, interrupted, and when."""
+    """A few words a run: finished, stopped and why, diverged, interrupted, and when."""
+    seconds: float
+    """Time spent, in earlier sittings too."""
     interrupted: bool
 
 
@@ -51,7 +55,8 @@ class Outcome(NamedTuple):
     metrics: dict[str, Float[Array, " runs"]]
     active: Bool[Array, " runs"]
     finite: Bool[Array, " runs"]
-    done: Bool[Array, " runs"]
+    stop: Int[Array, " runs"]
+    undo: Bool[Array, " runs"]
 
 
 def offline(
@@ -60,40 +65,62 @@ def offline(
     demonstrations: Dataset,
     keys: Key[Array, " runs"],
     progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Training:
     """Train one run for each key, all at once, on demonstrations alone.
 
-    `demonstrations.size` has an entry for each run; the steps are shared. A run that is done, or whose metrics or
+    `demonstrations.size` has an entry for each run; the steps are shared. A run that stops, or whose metrics or
     parameters stop being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at
-    the end of the round and keeps what they have.
+    the end of the round and keeps what they have. With a checkpoint, training goes on from where it was.
     """
-    algorithm = traced(algorithm)
+    began, algorithm = time.perf_counter(), traced(algorithm)
     lanes = [_Lane(algorithm, spec, demonstrations, keys, runs) for runs in _shares(len(keys))]
     history: list[Outcome] = []
     pending: list[Outcome] = []
+    before = 0.0
+    place = None if checkpoint is None else checkpoint.load()
+    if place is not None:
+        before = place.seconds
+        history = _unpacked(place.history)
+        for lane in lanes:
+            lane.restore(place)
 
-    def record(outcomes: list[Outcome]) -> None:
-        parts = jax.device_get(outcomes)
+    def record() -> None:
+        parts = jax.device_get(pending)
+        pending.clear()
         history.append(jax.tree.map(lambda *part: np.concatenate(part)[: len(keys)], *parts))
         if progress is not None:
             going = history[-1].active & history[-1].finite
             means = {name: float(values[going].mean()) for name, values in history[-1].metrics.items() if going.any()}
             progress(len(history), algorithm.rounds, means)
 
+    def states() -> State:
+        return jax.tree.map(lambda *part: jnp.concatenate(part)[: len(keys)], *(lane.states for lane in lanes))
+
+    def keep(place: Checkpoint) -> None:
+        active = np.concatenate([lane.active for lane in lanes])[: len(keys)]
+        place.save(states(), active, _packed(history), before + time.perf_counter() - began)
+
     with _interruptible() as interrupt, ThreadPoolExecutor(len(lanes)) as threads:
-        for index in range(algorithm.rounds):
+        for index in range(len(history), algorithm.rounds):
+            if interrupt.is_set() or (history and not _going(history[-1]).any()):
+                break
             # The first round compiles, which one lane does for all; then they go side by side.
             each = map if index == 0 or len(lanes) == 1 else threads.map
             outcomes = list(each(lambda lane, index=index: lane.advance(index, wait=len(lanes) > 1), lanes))
             # Read the round before, so that the host waits for numbers while the device is at the next round.
             if pending:
-                record(pending)
-            pending = outcomes
-            if interrupt.is_set() or (history and not _going(history[-1]).any()):
-                break
-        record(pending)
-    states = jax.tree.map(lambda *part: jnp.concatenate(part)[: len(keys)], *(lane.states for lane in lanes))
-    return _summary(states, history, algorithm.rounds, interrupt.is_set())
+                record()
+            pending.extend(outcomes)
+            if checkpoint is not None and checkpoint.due:
+                record()
+                keep(checkpoint)
+        if pending:
+            record()
+        if checkpoint is not None and (interrupt.is_set() or checkpoint.path.exists()):
+            keep(checkpoint)
+    seconds = before + time.perf_counter() - began
+    return _summary(algorithm, states(), history, seconds, interrupt.is_set() and len(history) < algorithm.rounds)
 
 
 def _shares(runs: int) -> np.ndarray:
@@ -119,8 +146,15 @@ class _Lane:
         self.demonstrations = demonstrations._replace(size=demonstrations.size[runs])
         self.states = _init(algorithm, spec, self.demonstrations, init_keys)
         self.active = jnp.ones(len(runs), bool)
+        self.runs = runs
 
-    def advance(self, index: int, wait: bool) -> Outcome:
+    def restore(self, place: Place) -> None:
+        """Go on from a checkpoint, which holds all runs, not only those of the share."""
+        leaves = [jnp.asarray(leaf[self.runs]) for leaf in place.leaves]
+        self.states = jax.tree.unflatten(jax.tree.structure(self.states), leaves)
+        self.active = jnp.asarray(place.active[self.runs])
+
+    def advance(self, index: int, wait: bool = False) -> Outcome:
         """One round of all runs of the share. Lanes only go side by side if each waits, in its thread, for its own."""
         self.states, self.active, outcome = _round(
             self.algorithm, self.states, self.demonstrations, self.keys, jnp.asarray(index), self.active
@@ -157,18 +191,33 @@ def _round(
         new, info = algorithm.update(state, data, jax.random.fold_in(key, index))
         numbers = [x for x in jax.tree.leaves((info.metrics, new)) if jnp.issubdtype(x.dtype, jnp.inexact)]
         finite = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
-        done = jnp.asarray(info.done)
-        state = jax.tree.map(lambda n, o: jnp.where(active & finite, n, o), new, state)
-        return state, active & finite & ~done, Outcome(info.metrics, active, finite, done)
+        stop, undo = jnp.asarray(info.stop), jnp.asarray(info.undo)
+        state = jax.tree.map(lambda n, o: jnp.where(active & finite & ~undo, n, o), new, state)
+        return state, active & finite & (stop == 0), Outcome(info.metrics, active, finite, stop, undo)
 
     return jax.vmap(one)(states, demonstrations.size, keys, active)
 
 
+def _packed(history: list[Outcome]) -> dict[str, np.ndarray]:
+    """A history as plain arrays, (rounds, runs) each."""
+    stacked = jax.tree.map(lambda *rounds: np.stack(rounds), *history)
+    metrics = {f"metrics.{name}": x for name, x in stacked.metrics.items()}
+    return metrics | {name: getattr(stacked, name) for name in Outcome._fields[1:]}
+
+
+def _unpacked(columns: dict[str, np.ndarray]) -> list[Outcome]:
+    metrics = {name.removeprefix("metrics."): x for name, x in columns.items() if name.startswith("metrics.")}
+    stacked = Outcome(metrics, *(columns[name] for name in Outcome._fields[1:]))
+    return [jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(len(stacked.active))]
+
+
 def _going(outcome: Outcome) -> np.ndarray:
-    return np.asarray(outcome.active & outcome.finite & ~outcome.done)
+    return np.asarray(outcome.active & outcome.finite & (outcome.stop == 0))
 
 
-def _summary(states: State, history: list[Outcome], rounds: int, interrupted: bool) -> Training:
+def _summary(
+    algorithm: Algorithm, states: State, history: list[Outcome], seconds: float, interrupted: bool
+) -> Training:
     metrics = {
         name: np.stack(
             [np.where(outcome.active & outcome.finite, outcome.metrics[name], np.nan) for outcome in history], axis=1
@@ -177,19 +226,22 @@ def _summary(states: State, history: list[Outcome], rounds: int, interrupted: bo
     }
     statuses = []
     for run in range(len(history[0].active)):
-        status = f"interrupted after round {len(history)} of {rounds}" if len(history) < rounds else "finished"
+        status = f"interrupted after round {len(history)} of {algorithm.rounds}" if interrupted else "finished"
         for index, outcome in enumerate(history):
-            if outcome.active[run] and not outcome.finite[run]:
+            if not outcome.active[run]:
+                break
+            if not outcome.finite[run]:
                 values = {name: float(value[run]) for name, value in outcome.metrics.items()}
                 bad = [f"{name} is {value}" for name, value in values.items() if not np.isfinite(value)]
                 what = bad[0] if bad else "the parameters are not finite"
                 status = f"diverged in round {index + 1}: {what}, so the policy of round {index} is kept"
-            elif outcome.active[run] and outcome.done[run]:
-                status = f"done after round {index + 1}"
+            elif outcome.stop[run]:
+                status = f"stopped in round {index + 1}: {algorithm.stops[int(outcome.stop[run]) - 1]}"
+                status += f", so the policy of round {index} is kept" if outcome.undo[run] else ""
         statuses.append(status)
     if all(status.startswith("diverged in round 1:") for status in statuses):
         raise DivergedError(f"every run {statuses[0].split(',')[0]}: lower the learning rate, or look at the data")
-    return Training(states, metrics, statuses, interrupted)
+    return Training(states, metrics, statuses, seconds, interrupted)
 
 
 @contextmanager

@@ -140,10 +140,13 @@ class Pair(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a person would plot of a round, and whether the algorithm considers itself done."""
+    """What a person would plot of a round, and whether the run goes on after it."""
 
     metrics: dict[str, Float[Array, ""]]
-    done: Bool[Array, ""] | bool = False
+    stop: Int[Array, ""] | int = 0
+    """0 to go on; i to stop for the i-th of the algorithm's `stops`."""
+    undo: Bool[Array, ""] | bool = False
+    """The round spoiled what was there: the state from before it is kept."""
 
 
 State = Any

@@ -1,12 +1,16 @@
 """Every algorithm, by name. A new one is a file in the folder of its moments and a line here."""
 
+from understudy.algorithms.off_q.advil import AdVIL
 from understudy.algorithms.off_q.bc import BC
+from understudy.algorithms.off_q.valuedice import ValueDICE
 from understudy.errors import unknown
 from understudy.game import Algorithm
 
-ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.card.name: algorithm for algorithm in (BC,)}
+ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE)}
 
 bc = BC
+advil = AdVIL
+valuedice = ValueDICE
 
 
 def find(name: str) -> type[Algorithm]:

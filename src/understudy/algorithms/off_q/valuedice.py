@@ -1,0 +1,250 @@
+"""ValueDICE: match the expert's distribution of (s, a), with the demonstrations alone.
+
+It matches off-Q moments (section 4.3): like AdVIL it plays against a critic on the demonstrations' states, and like AdVIL
+it telescopes a difference of rewards into values (supplement, "AdVIL Derivation"), but it bounds a divergence instead of
+an IPM. The Donsker–Varadhan form of KL(d_π ‖ d_E), over x = f − γ B^π f, is
+
+    L(π, f) = (1 − γ) E_{s_0} [ f(s_0, π(s_0)) ] − log E_{(s, a, s') ~ D_E} [ exp( f(s, a) − γ f(s', π(s')) ) ]
+
+which the policy minimises and f, a cost, maximises.
+
+    Input: demonstrations D_E with next states, policy class Π, moment functions F, learning rates η_f > η_π
+    1. for each step:
+    2.     draw (s, a, s') ~ D_E and s_0
+    3.     f ← f + η_f ∇_f [ L(π, f) − w_g · E (‖∇f‖ − g)² ]
+    4.     π ← π − η_π ∇_π [ L(π, f) + w_o · R_⊥(π) ]
+
+Where an episode ends in a terminal state, s' is an absorbing state that follows itself for ever: one more observation
+says so, actions there are zero, and its own step is in D_E once for each such episode. A last step whose next state
+was never recorded is left out. Any demonstrated state may serve as s_0 (`starts="all"`), as in the reference.
+
+Reference: Kostrikov, Nachum and Tompson, "Imitation Learning via Off-Policy Distribution Matching" (2020), in the truly
+off-policy form that the paper evaluates: no replay buffer, no environment (replay regularisation 0).
+
+Deviations: the players move in turn, the critic first, where the reference takes both gradients at once. The gradient
+penalty is taken between an expert's (s, a) and the learner's (s', π(s')), since there is no replay buffer to interpolate
+with. An average of the policy's weights is handed over (the preset `paper` hands over the last). Of discrete actions,
+which the reference does not treat, f sees the policy's probabilities.
+"""
+
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from understudy.critics import MLPCritic, as_vector, gradient_penalty, interpolate
+from understudy.errors import (
+    check_choice,
+    check_fraction,
+    check_layers,
+    check_not_negative,
+    check_positive,
+    check_whole,
+)
+from understudy.frames import Frame
+from understudy.game import Algorithm, Card
+from understudy.networks import orthogonal_penalty
+from understudy.payoffs import off_q_vectors
+from understudy.players import Averaged, Player, averaging, gradient
+from understudy.policies import Categorical, Framed, Gaussian, Policy
+from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec
+from understudy.watch import Watch, Watching
+
+
+class ValueDICEState(NamedTuple):
+    policy: Policy
+    policy_memory: Averaged
+    critic: MLPCritic
+    critic_memory: optax.OptState
+    frame: Frame
+    watching: Watching
+
+
+class Batch(NamedTuple):
+    """A minibatch in the learner's coordinates; the last observation marks the absorbing state."""
+
+    expert: Samples
+    """(s, a), weighted."""
+    following: Samples
+    """s'."""
+    start: Samples
+    """s_0."""
+
+
+class ValueDICE(Algorithm):
+    """Distribution matching by a telescoped divergence, on demonstrations alone."""
+
+    card: ClassVar[Card] = Card(
+        name="valuedice",
+        title="ValueDICE",
+        moments="off-Q",
+        solver="primal",
+        needs=("demonstrations",),
+        actions=("continuous", "discrete"),
+        collects="nothing",
+        reference="Kostrikov et al. 2020",
+    )
+    stops: ClassVar[tuple[str, ...]] = ("the policy's loss jumped",)
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"average": 0.0}}
+
+    discount: float = 0.99
+    """γ."""
+    policy_lr: float = 1e-5
+    """Adam's learning rate of the policy, η_π."""
+    critic_lr: float = 1e-3
+    """Adam's learning rate of the critic, η_f."""
+    batch_size: int = eqx.field(static=True, default=256)
+    """Steps in a minibatch."""
+    gradient_target: float = 1.0
+    """What the penalty pulls the norm of the critic's gradient towards, g."""
+    gradient_weight: float = 10.0
+    """Weight of the gradient penalty, w_g."""
+    orthogonal_weight: float = 1e-4
+    """Weight of the policy's orthogonal regularisation, w_o."""
+    starts: Literal["all", "first"] = eqx.field(static=True, default="all")
+    """Which demonstrated states may serve as s_0: all of them, or the first of each episode."""
+    average: float = 0.999
+    """Decay of the average of the policy's weights that is handed over; 0 hands over the last policy."""
+    rounds: int = eqx.field(static=True, default=500)
+    """Rounds of training; a round is a line of the metrics."""
+    steps: int = eqx.field(static=True, default=1000)
+    """Steps of both players in a round."""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    """Hidden layers of policy and critic."""
+    watch: Watch = Watch(jump=0.0)
+    """When the policy's loss says that it has collapsed."""
+
+    def __check_init__(self) -> None:
+        check_positive(policy_lr=self.policy_lr, critic_lr=self.critic_lr)
+        check_not_negative(
+            gradient_target=self.gradient_target,
+            gradient_weight=self.gradient_weight,
+            orthogonal_weight=self.orthogonal_weight,
+        )
+        check_fraction(discount=self.discount, average=self.average)
+        check_choice(("all", "first"), starts=self.starts)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
+        check_layers(hidden=self.hidden)
+
+    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> ValueDICEState:
+        policy_key, critic_key = jax.random.split(key)
+        inside = Spec((spec.obs_size + 1,), spec.action, spec.horizon)
+        if isinstance(spec.action, Discrete):
+            policy: Policy = Categorical.init(policy_key, inside.obs_size, spec.action.n, self.hidden)
+        else:
+            policy = Gaussian.init(policy_key, inside.obs_size, spec.action.shape[0], self.hidden)
+        critic = MLPCritic.init(critic_key, inside, self.hidden)
+        policy_player, critic_player = self._players()
+        return ValueDICEState(
+            policy,
+            policy_player.init(policy),
+            critic,
+            critic_player.init(critic),
+            Frame.fit(spec, demonstrations),
+            self.watch.init(),
+        )
+
+    def update(self, state: ValueDICEState, data: RoundData, key: Key[Array, ""]) -> tuple[ValueDICEState, Info]:
+        policy_player, critic_player = self._players()
+        first = _first(data.demonstrations)
+
+        def step(state: ValueDICEState, k: Key[Array, ""]) -> tuple[ValueDICEState, Array]:  # line 1
+            batch_key, critic_key, policy_key = jax.random.split(k, 3)
+            batch = self._batch(state, data.demonstrations, first, batch_key)  # line 2
+
+            def critic_loss(critic: MLPCritic, k: Key[Array, ""]) -> Float[Array, ""]:
+                payoff_key, mix_key = jax.random.split(k)
+                value, following = self.payoff(state.policy, critic, batch, payoff_key)
+                mix_keys = jax.random.split(mix_key, self.batch_size)
+                between = jax.vmap(interpolate)(mix_keys, following, batch.expert)
+                penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(
+                    critic, batch.expert.t, *between, self.gradient_target
+                )
+                return -value + self.gradient_weight * penalty.mean()
+
+            def policy_loss(policy: Policy, k: Key[Array, ""]) -> Float[Array, ""]:
+                value, _ = self.payoff(policy, critic, batch, k)
+                return value + self.orthogonal_weight * orthogonal_penalty(policy.net)
+
+            critic, critic_memory, _ = critic_player.move(  # line 3
+                critic_key, state.critic, state.critic_memory, critic_loss
+            )
+            policy, policy_memory, value = policy_player.move(  # line 4
+                policy_key, state.policy, state.policy_memory, policy_loss
+            )
+            return ValueDICEState(policy, policy_memory, critic, critic_memory, state.frame, state.watching), value
+
+        state, values = jax.lax.scan(step, state, jax.random.split(key, self.steps))
+        watching, jumped = self.watch.look(state.watching, values.mean())
+        metrics = {"policy_loss": values.mean()}
+        return state._replace(watching=watching), Info(metrics, jnp.where(jumped, 1, 0), undo=jumped)
+
+    def payoff(
+        self, policy: Policy, critic: MLPCritic, batch: Batch, key: Key[Array, ""]
+    ) -> tuple[Float[Array, ""], Samples]:
+        """L(π, f) on a minibatch, and the learner's (s', π(s')) in it."""
+        start_key, next_key = jax.random.split(key)
+        start = _act(policy, batch.start, critic.actions, start_key)
+        following = _act(policy, batch.following, critic.actions, next_key)
+        f_start, f_expert, f_next = (
+            jax.vmap(critic)(side.t, side.obs, side.act) for side in (start, batch.expert, following)
+        )
+        residual = f_expert - self.discount * f_next
+        expert = jax.nn.logsumexp(residual, b=batch.expert.weight) - jnp.log(batch.expert.weight.sum())
+        return (1 - self.discount) * f_start.mean() - expert, following
+
+    def policy(self, state: ValueDICEState) -> Policy:
+        """The absorbing state is never acted in: the policy's weights for its mark are dropped."""
+        inside = state.policy_memory.average
+        net = eqx.tree_at(lambda n: n.weights[0], inside.net, inside.net.weights[0][:-1])
+        return Framed(eqx.tree_at(lambda p: p.net, inside, net), state.frame)
+
+    def _batch(
+        self, state: ValueDICEState, data: Dataset, first: tuple[Array, Array, Array], key: Key[Array, ""]
+    ) -> Batch:
+        """Steps drawn uniformly from D_E and the absorbing state's own, and starts."""
+        order, starts, ends = first
+        step_key, start_key = jax.random.split(key)
+        shape = (self.batch_size,)
+        index = jax.random.randint(step_key, shape, 0, data.size + ends)
+        absorbing = index >= data.size
+        index = jnp.minimum(index, data.size - 1)
+        steps = state.frame.encode(jax.tree.map(lambda x: x[index], data.steps))
+        following = absorbing | steps.terminal
+        usable = following | steps.known_next
+        act = jax.vmap(as_vector, (0, None))(steps.act, state.critic.actions)
+        expert = Samples(
+            steps.t, _mark(steps.obs, absorbing), jnp.where(absorbing[:, None], 0, act), usable.astype(act.dtype)
+        )
+        after = Samples(steps.t + 1, _mark(steps.next_obs, following), act, expert.weight)
+        if self.starts == "all":
+            return Batch(expert, after, expert)
+        chosen = order[jax.random.randint(start_key, shape, 0, jnp.maximum(starts, 1))]
+        obs = state.frame.encode_obs(data.steps.obs[chosen])
+        start = Samples(data.steps.t[chosen], _mark(obs, jnp.zeros(shape, bool)), act, jnp.ones(shape))
+        return Batch(expert, after, start)
+
+    def _players(self) -> tuple[Player, Player]:
+        policy, critic = gradient(optax.adam(self.policy_lr)), gradient(optax.adam(self.critic_lr))
+        return averaging(policy, self.average), critic
+
+
+def _first(data: Dataset) -> tuple[Int[Array, " n"], Int[Array, ""], Int[Array, ""]]:
+    """The steps with the starts of episodes in front, how many those are, and how many episodes end in terminal states."""
+    start = data.mask & (data.steps.t == 0)
+    return jnp.argsort(~start, stable=True), start.sum(), (data.mask & data.steps.terminal).sum()
+
+
+def _mark(obs: Float[Array, "n obs"], absorbing: Bool[Array, " n"]) -> Float[Array, "n obs_and_mark"]:
+    """Observations with the absorbing state's mark; that state itself is all zeros but for it."""
+    flag = absorbing[:, None].astype(obs.dtype)
+    return jnp.concatenate([obs * (1 - flag), flag], axis=1)
+
+
+def _act(policy: Policy, states: Samples, actions: int | None, key: Key[Array, ""]) -> Samples:
+    """The states with the policy's actions, which are zero in the absorbing state."""
+    learner = off_q_vectors(policy, states, actions, key).learner
+    return learner._replace(act=learner.act * (1 - states.obs[:, -1:]))

@@ -1,0 +1,100 @@
+"""A training loop's place, kept in one file, so that a run that is killed goes on from there.
+
+    with everything the next round needs: the states of all runs, which of them are still going, and the history so far
+
+A checkpoint belongs to one algorithm, one set of demonstrations and one list of seeds. Since a round's randomness is a
+function of the run's key and the round's number, a run that went on gives the same policies as one that never stopped.
+"""
+
+import hashlib
+import json
+import os
+import time
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from understudy.errors import RunError
+from understudy.storage import check_place, whole_file
+from understudy.types import State
+
+FORMAT = 1
+
+
+class Place(NamedTuple):
+    """Where a loop was: all arrays lie on the host, and the first axis is the run."""
+
+    leaves: list[np.ndarray]
+    """The states' arrays."""
+    active: np.ndarray
+    history: dict[str, np.ndarray]
+    """What the host read of each round: name → (rounds, runs)."""
+    seconds: float
+    """Time spent so far."""
+
+
+class Checkpoint:
+    """The file at `path`, for what `identity` describes: the name of each part, and anything that tells it apart.
+
+    Written at most once in `every` seconds, and when training is interrupted or over.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any], every: float = 30.0):
+        self.path, self.every = Path(path), every
+        check_place(self.path)
+        self.identity = {name: _digest(part) for name, part in identity.items()}
+        self._saved = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        return time.monotonic() - self._saved >= self.every
+
+    def save(self, states: State, active: np.ndarray, history: dict[str, np.ndarray], seconds: float) -> None:
+        leaves = jax.device_get(jax.tree.leaves(states))
+        about = {"format": FORMAT, "identity": self.identity, "seconds": seconds}
+        arrays = {f"state.{i}": leaf for i, leaf in enumerate(leaves)}
+        arrays |= {f"history.{name}": column for name, column in history.items()}
+        with whole_file(self.path) as beside, beside.open("wb") as file:
+            np.savez(file, **arrays, active=active, **{"about.json": np.array(json.dumps(about))})
+        self._saved = time.monotonic()
+
+    def load(self) -> Place | None:
+        """What was kept, or None if there is no file."""
+        if not self.path.exists():
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = json.loads(str(arrays["about.json"]))
+            found, seconds = about["identity"], float(about["seconds"])
+            known = about["format"] == FORMAT
+        except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise RunError(f"'{self.path}' is not a checkpoint ({type(error).__name__}): remove it") from error
+        differ = [name for name, digest in self.identity.items() if found.get(name) != digest]
+        if differ or not known:
+            what = f"other {' and '.join(differ)}" if differ else "another version of understudy"
+            raise RunError(f"'{self.path}' is a checkpoint of {what}: remove it, or choose another place")
+
+        leaves = [arrays[f"state.{i}"] for i in range(sum(name.startswith("state.") for name in arrays))]
+        history = {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")}
+        return Place(leaves, arrays["active"], history, seconds)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _digest(part: Any) -> str:
+    """A fingerprint of arrays and of what JSON can say."""
+    made = hashlib.sha256()
+    for leaf in jax.tree.leaves(part):
+        if isinstance(leaf, jax.Array | np.ndarray):
+            array = np.asarray(leaf)
+            made.update(f"{array.dtype}{array.shape}".encode())
+            made.update(np.ascontiguousarray(array).tobytes())
+        else:
+            made.update(repr(leaf).encode())
+        made.update(b"|")
+    return made.hexdigest()
