@@ -55,10 +55,11 @@ class Checkpoint:
     def save(self, states: State, active: np.ndarray, history: dict[str, np.ndarray], seconds: float) -> None:
         leaves = jax.device_get(jax.tree.leaves(states))
         about = {"format": FORMAT, "identity": self.identity, "seconds": seconds}
-        arrays = {f"state.{i}": leaf for i, leaf in enumerate(leaves)}
+        arrays: dict[str, Any] = {f"state.{i}": leaf for i, leaf in enumerate(leaves)}
         arrays |= {f"history.{name}": column for name, column in history.items()}
+        arrays |= {"active": active, "about.json": np.array(json.dumps(about))}
         with whole_file(self.path) as beside, beside.open("wb") as file:
-            np.savez(file, **arrays, active=active, **{"about.json": np.array(json.dumps(about))})
+            np.savez(file, **arrays)
         self._saved = time.monotonic()
 
     def load(self) -> Place | None:

@@ -2,7 +2,7 @@
 
 import difflib
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, SupportsIndex
 
 
@@ -56,27 +56,23 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> Unkno
 
 def check_positive(**settings: Any) -> None:
     """Refuse settings that are not positive numbers."""
-    for name, value in settings.items():
-        if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not 0 < float(value) < float("inf"):
-            raise SettingError(f"{name} is {value!r}: a number above 0 is needed")
+    _check_numbers(settings, "above 0", lambda value: 0 < value < float("inf"))
 
 
 def check_not_negative(**settings: Any) -> None:
     """Refuse settings that are neither 0 nor positive numbers."""
-    for name, value in settings.items():
-        if (
-            isinstance(value, bool | str)
-            or not isinstance(value, SupportsFloat)
-            or not 0 <= float(value) < float("inf")
-        ):
-            raise SettingError(f"{name} is {value!r}: a number of at least 0 is needed")
+    _check_numbers(settings, "of at least 0", lambda value: 0 <= value < float("inf"))
 
 
 def check_fraction(**settings: Any) -> None:
     """Refuse settings that are not numbers from 0 up to, but not including, 1."""
+    _check_numbers(settings, "from 0 to below 1", lambda value: 0 <= value < 1)
+
+
+def _check_numbers(settings: dict[str, Any], words: str, fits: Callable[[float], bool]) -> None:
     for name, value in settings.items():
-        if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not 0 <= float(value) < 1:
-            raise SettingError(f"{name} is {value!r}: a number from 0 to below 1 is needed")
+        if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not fits(float(value)):
+            raise SettingError(f"{name} is {value!r}: a number {words} is needed")
 
 
 def check_whole(least: int, **settings: Any) -> None:

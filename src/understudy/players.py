@@ -18,7 +18,8 @@ Strategy = Any
 """A pytree of arrays: a policy, a moment function, a point of a simplex."""
 Memory = Any
 """A pytree of arrays: what a player remembers."""
-Loss = Callable[[Any, Key[Array, ""]], Float[Array, ""]]
+Loss = Callable[[Any, Key[Array, ""]], Any]
+"""Strategy and key to a number (and, where a player says so, anything beside it)."""
 
 
 class Player(NamedTuple):

@@ -170,6 +170,10 @@ class Categorical(Policy):
         return jnp.arange(logits.shape[-1]), jax.nn.softmax(logits)
 
 
+NetworkPolicy = Deterministic | Gaussian | Categorical
+"""The policies that are a network, `net`."""
+
+
 class Tabular(Policy):
     """π(a | s) = table[s, a] on a finite state space; the observation is the state's index."""
 

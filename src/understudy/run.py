@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -206,8 +206,11 @@ def _packed(history: list[Outcome]) -> dict[str, np.ndarray]:
 
 
 def _unpacked(columns: dict[str, np.ndarray]) -> list[Outcome]:
-    metrics = {name.removeprefix("metrics."): x for name, x in columns.items() if name.startswith("metrics.")}
-    stacked = Outcome(metrics, *(columns[name] for name in Outcome._fields[1:]))
+    metrics: dict[str, Any] = {
+        name.removeprefix("metrics."): x for name, x in columns.items() if name.startswith("metrics.")
+    }
+    rest: list[Any] = [columns[name] for name in Outcome._fields[1:]]
+    stacked = Outcome(metrics, *rest)
     return [jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(len(stacked.active))]
 
 

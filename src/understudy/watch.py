@@ -77,7 +77,7 @@ class Target(eqx.Module):
         check_whole(1, window=self.window, warm_up=self.warm_up)
 
     def init(self) -> Float[Array, " window"]:
-        return jnp.full(self.window, jnp.finfo(jnp.float32).max / self.window)
+        return jnp.full(self.window, 1e30)  # above any payoff, and finite
 
     def look(
         self, seen: Float[Array, " window"], payoff: Float[Array, ""], rounds: Int[Array, ""]

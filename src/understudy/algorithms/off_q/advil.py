@@ -48,13 +48,13 @@ from understudy.frames import Frame
 from understudy.game import Algorithm, Card
 from understudy.networks import orthogonal_penalty
 from understudy.players import Averaged, Player, averaging, clip_from, gradient
-from understudy.policies import Categorical, Deterministic, Framed, Policy
+from understudy.policies import Categorical, Deterministic, Framed, NetworkPolicy, Policy
 from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec
 from understudy.watch import Target, Watch, Watching
 
 
 class AdVILState(NamedTuple):
-    policy: Policy
+    policy: NetworkPolicy
     policy_memory: Averaged
     critic: MLPCritic
     critic_memory: optax.OptState
@@ -146,7 +146,7 @@ class AdVIL(Algorithm):
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AdVILState:
         policy_key, critic_key = jax.random.split(key)
         if isinstance(spec.action, Discrete):
-            policy: Policy = Categorical.init(policy_key, spec.obs_size, spec.action.n, self.hidden)
+            policy: NetworkPolicy = Categorical.init(policy_key, spec.obs_size, spec.action.n, self.hidden)
         else:
             policy = Deterministic.init(
                 policy_key, spec.obs_size, spec.action.shape[0], self.hidden, squash=self.squash
@@ -187,7 +187,7 @@ class AdVIL(Algorithm):
                 return state._replace(critic=critic, critic_memory=memory)
 
             def policy_moves(state: AdVILState, k: Key[Array, ""]) -> AdVILState:  # line 4
-                def loss(policy: Policy, k: Key[Array, ""]) -> tuple[Float[Array, ""], dict[str, Array]]:
+                def loss(policy: NetworkPolicy, k: Key[Array, ""]) -> tuple[Float[Array, ""], dict[str, Array]]:
                     pair = payoffs.off_q_vectors(policy, expert, state.critic.actions, k)
                     payoff = payoffs.payoff(state.critic, pair)  # line 2
                     cloning = jax.vmap(ell, (None, 0))(policy, batch).mean()

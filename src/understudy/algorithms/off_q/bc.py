@@ -19,9 +19,9 @@ Reference: Pomerleau, "ALVINN: An Autonomous Land Vehicle in a Neural Network" (
 settings it shares (no entropy bonus, no weight decay, 256 × 2 ReLU).
 
 Deviations: the paper takes the `imitation` package's implementation, a log-likelihood loss with batches of 32 and no
-weight decay; here the default for continuous actions is the squared error on batches of 256, which is steadier and needs
-no width to be learned. Actions pass through tanh, weights decay, and an exponential average of them is handed over: the
-three were chosen on the paper's tasks (docs/bc.md), and each can be switched off.
+weight decay; here the default for continuous actions is the squared error on batches of 256, which is steadier and
+needs no width to be learned. Actions pass through tanh, weights decay, and an exponential average of them is handed
+over: docs/bc.md has what each does on the paper's tasks, and each can be switched off.
 """
 
 from typing import ClassVar, Literal, NamedTuple, get_args

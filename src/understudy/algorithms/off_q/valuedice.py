@@ -1,8 +1,8 @@
 """ValueDICE: match the expert's distribution of (s, a), with the demonstrations alone.
 
-It matches off-Q moments (section 4.3): like AdVIL it plays against a critic on the demonstrations' states, and like AdVIL
-it telescopes a difference of rewards into values (supplement, "AdVIL Derivation"), but it bounds a divergence instead of
-an IPM. The Donsker–Varadhan form of KL(d_π ‖ d_E), over x = f − γ B^π f, is
+It matches off-Q moments (section 4.3): like AdVIL it plays against a critic on the demonstrations' states, and like
+AdVIL it telescopes a difference of rewards into values (supplement, "AdVIL Derivation"), but it bounds a divergence
+instead of an IPM. The Donsker–Varadhan form of KL(d_π ‖ d_E), over x = f − γ B^π f, is
 
     L(π, f) = (1 − γ) E_{s_0} [ f(s_0, π(s_0)) ] − log E_{(s, a, s') ~ D_E} [ exp( f(s, a) − γ f(s', π(s')) ) ]
 
@@ -22,8 +22,8 @@ Reference: Kostrikov, Nachum and Tompson, "Imitation Learning via Off-Policy Dis
 off-policy form that the paper evaluates: no replay buffer, no environment (replay regularisation 0).
 
 Deviations: the players move in turn, the critic first, where the reference takes both gradients at once. The gradient
-penalty is taken between an expert's (s, a) and the learner's (s', π(s')), since there is no replay buffer to interpolate
-with. An average of the policy's weights is handed over (the preset `paper` hands over the last). Of discrete actions,
+penalty is taken between an expert's (s, a) and the learner's (s', π(s')), since there is no replay buffer to
+interpolate with. An average of the policy's weights is handed over (the preset `paper` hands over the last). Of discrete actions,
 which the reference does not treat, f sees the policy's probabilities.
 """
 
@@ -49,13 +49,13 @@ from understudy.game import Algorithm, Card
 from understudy.networks import orthogonal_penalty
 from understudy.payoffs import off_q_vectors
 from understudy.players import Averaged, Player, averaging, gradient
-from understudy.policies import Categorical, Framed, Gaussian, Policy
+from understudy.policies import Categorical, Framed, Gaussian, NetworkPolicy, Policy
 from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec
 from understudy.watch import Watch, Watching
 
 
 class ValueDICEState(NamedTuple):
-    policy: Policy
+    policy: NetworkPolicy
     policy_memory: Averaged
     critic: MLPCritic
     critic_memory: optax.OptState
@@ -133,7 +133,7 @@ class ValueDICE(Algorithm):
         policy_key, critic_key = jax.random.split(key)
         inside = Spec((spec.obs_size + 1,), spec.action, spec.horizon)
         if isinstance(spec.action, Discrete):
-            policy: Policy = Categorical.init(policy_key, inside.obs_size, spec.action.n, self.hidden)
+            policy: NetworkPolicy = Categorical.init(policy_key, inside.obs_size, spec.action.n, self.hidden)
         else:
             policy = Gaussian.init(policy_key, inside.obs_size, spec.action.shape[0], self.hidden)
         critic = MLPCritic.init(critic_key, inside, self.hidden)
@@ -165,7 +165,7 @@ class ValueDICE(Algorithm):
                 )
                 return -value + self.gradient_weight * penalty.mean()
 
-            def policy_loss(policy: Policy, k: Key[Array, ""]) -> Float[Array, ""]:
+            def policy_loss(policy: NetworkPolicy, k: Key[Array, ""]) -> Float[Array, ""]:
                 value, _ = self.payoff(policy, critic, batch, k)
                 return value + self.orthogonal_weight * orthogonal_penalty(policy.net)
 
@@ -233,7 +233,7 @@ class ValueDICE(Algorithm):
 
 
 def _first(data: Dataset) -> tuple[Int[Array, " n"], Int[Array, ""], Int[Array, ""]]:
-    """The steps with the starts of episodes in front, how many those are, and how many episodes end in terminal states."""
+    """The steps with episodes' starts in front, how many those are, and how many episodes end in a terminal state."""
     start = data.mask & (data.steps.t == 0)
     return jnp.argsort(~start, stable=True), start.sum(), (data.mask & data.steps.terminal).sum()
 
