@@ -83,8 +83,10 @@ class Checkpoint:
         history = {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")}
         return Place(leaves, arrays["active"], history, seconds)
 
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+    @staticmethod
+    def discard(path: str | os.PathLike[str]) -> None:
+        """Remove a checkpoint whose result is kept elsewhere now."""
+        Path(path).unlink(missing_ok=True)
 
 
 def _digest(part: Any) -> str:

@@ -12,7 +12,8 @@ from rich.markup import escape
 
 from understudy import __version__, commands
 from understudy.algorithms import ALGORITHMS, find
-from understudy.errors import UnderstudyError, unknown
+from understudy.errors import SettingError, UnderstudyError, unknown
+from understudy.game import DEFAULT
 
 COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "algorithms": ("the taxonomy of algorithms", commands.algorithms),
@@ -21,6 +22,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "evaluate": ("play a run's policies and measure the gap to the expert", commands.evaluate),
     "demos inspect": ("show what a file of demonstrations holds", commands.inspect),
     "demos collect": ("record an expert's episodes", commands.collect_command),
+    "reproduce off-q": ("the paper's offline figure, with its points beside ours", commands.reproduce_off_q),
     "demo": ("learn from bundled demonstrations and draw a picture", commands.demo_command),
 }
 
@@ -50,11 +52,12 @@ def _dispatch(words: list[str]) -> int:
     if words[0] in ("--version", "version"):
         print(f"understudy {__version__}")
         return 0
-    length = 2 if words[0] == "demos" else 1
-    name = " ".join(words[:length])
-    if name in ("demos", "demos --help", "demos -h"):
-        _help("demos")
+    group = next((name.split()[0] for name in COMMANDS if name.startswith(f"{words[0]} ")), None)
+    if group is not None and words[1:2] in ([], ["-h"], ["--help"]):
+        _help(group)
         return 0
+    length = 1 if group is None else 2
+    name = " ".join(words[:length])
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS, "`understudy --help` lists them.")
     _, function = COMMANDS[name]
@@ -66,21 +69,40 @@ def _dispatch(words: list[str]) -> int:
         print("`understudy train ALGORITHM --help` shows its settings.")
         return 0
     algorithm = find(words[1])
+    rest, preset = _preset(words[2:])
+    default = algorithm.preset(preset)
     arguments: Any = dataclasses.make_dataclass(
         "Arguments",
         [
             ("options", Annotated[commands.Train, tyro.conf.arg(name="")]),
-            ("algorithm", Annotated[algorithm, tyro.conf.arg(name="")], dataclasses.field(default_factory=algorithm)),
+            (
+                "algorithm",
+                Annotated[algorithm, tyro.conf.arg(name="")],
+                dataclasses.field(default_factory=lambda: default),
+            ),
         ],
     )
-    arguments.__doc__ = algorithm.__doc__
-    parsed = tyro.cli(arguments, args=words[2:], prog=f"understudy train {words[1]}")
+    named = f" Named settings: --preset {' or '.join(algorithm.presets)}." if algorithm.presets else ""
+    arguments.__doc__ = f"{algorithm.__doc__}{named}"
+    parsed = tyro.cli(arguments, args=rest, prog=f"understudy train {words[1]}")
     return commands.train(parsed.algorithm, parsed.options)
+
+
+def _preset(words: list[str]) -> tuple[list[str], str]:
+    """The words without --preset NAME, and the name: it decides the defaults of all other settings."""
+    for index, word in enumerate(words):
+        if word.startswith("--preset="):
+            return words[:index] + words[index + 1 :], word.removeprefix("--preset=")
+        if word == "--preset":
+            if index + 1 == len(words):
+                raise SettingError("--preset needs a name")
+            return words[:index] + words[index + 2 :], words[index + 1]
+    return words, DEFAULT
 
 
 def _help(prefix: str = "") -> None:
     print("usage: understudy COMMAND [options]\n\nImitation learning by moment matching.\n")
     for name, (about, _) in COMMANDS.items():
         if name.startswith(prefix):
-            print(f"  {name:<15}{about}")
+            print(f"  {name:<17}{about}")
     print("\n`understudy COMMAND --help` shows its options.")

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
@@ -13,6 +13,7 @@ from tyro.conf import Positional
 
 from understudy import display
 from understudy.algorithms import ALGORITHMS
+from understudy.checkpoints import Checkpoint
 from understudy.collecting import collect
 from understudy.data import bundled, load
 from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
@@ -20,10 +21,11 @@ from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
 from understudy.errors import NeedsError
 from understudy.evaluation import Evaluation
+from understudy.experiments import off_q, published
 from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
 from understudy.results import load_run, result_rows, write_csv
-from understudy.statistics import interval
+from understudy.statistics import Sample, interval
 from understudy.storage import check_free, check_place
 from understudy.types import Continuous
 
@@ -88,7 +90,12 @@ def train(algorithm: Algorithm, options: Train) -> int:
     if options.demos is None and options.env is None:
         raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
     out = options.out or f"runs/{algorithm.card.name}"
-    check_free(out)
+    checkpoint = f"{out}.checkpoint.npz"
+    goes_on = Path(checkpoint).exists()
+    if not (goes_on and _interrupted(out)):
+        check_free(out)
+    if goes_on:
+        print(f"Going on from {checkpoint}", file=sys.stderr)
     source = str(options.demos or options.env)
     demonstrations = load(source)
     # Bundled demonstrations were checked against their task: its simulator need not be installed to learn from them.
@@ -102,8 +109,11 @@ def train(algorithm: Algorithm, options: Train) -> int:
             episodes=options.episodes or None,
             holdout=options.holdout,
             progress=report,
+            checkpoint=checkpoint,
         )
-    result.save(out)
+    result.save(out, replace=goes_on)
+    if not result.interrupted:
+        Checkpoint.discard(checkpoint)
     name = next(iter(result.history))
     rows = [
         (run.episodes, run.seed, f"{_last(result.history[name][i]):.4g}", f"{run.payoff:.3g}", run.status, mark)
@@ -113,7 +123,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
     headers = (">episodes", ">seed", f">{name}", ">held-out payoff", "status", "")
     display.show(headers, rows, f"{algorithm.card.title}, {result.config['seconds']:.1f} s")
     if result.interrupted:
-        print(f"\nInterrupted. What was trained until then is kept in {out}")
+        print(f"\nInterrupted. What was trained until then is kept in {out}; the same command goes on from there.")
         return 130
     print(f"\nKept in {out}. How far from the expert? understudy evaluate {out}")
     return 0
@@ -200,6 +210,78 @@ def collect_command(env: Positional[str], out: str, expert: Name = None, episode
     )
 
 
+def reproduce_off_q(
+    task: Literal["halfcheetah", "ant"],
+    demos: Path_ = None,
+    learners: tuple[str, ...] = off_q.LEARNERS,
+    trajectories: tuple[int, ...] = published.TRAJECTORIES,
+    seeds: int = published.SEEDS,
+    episodes: int = 10,
+    workers: int = 0,
+    work: Path_ = None,
+    out: Path_ = None,
+) -> None:
+    """Return against the number of demonstrations for BC, ValueDICE and AdVIL, with the paper's points beside ours.
+
+    Args:
+        task: The paper's task.
+        demos: An npz file of demonstrations. Default: the bundled ones.
+        learners: Algorithms, each with a preset if it is not the default, such as advil:paper.
+        trajectories: Numbers of demonstrated trajectories.
+        seeds: Seeds for each.
+        episodes: Episodes that each policy plays.
+        workers: Processes for playing. Default: one for each core.
+        work: Where runs are kept as they finish; the same command goes on from there. Default: runs/off-q-TASK.
+        out: The CSV file of returns; the figure goes beside it. Default: docs/results/off-q-TASK.csv.
+    """
+    env = off_q.TASKS[task]
+    path = Path(out or f"docs/results/off-q-{task}.csv")
+    check_place(path)
+    for name in learners:
+        off_q.learner(name)
+    demonstrations = load(demos or env)
+    header, rows = off_q.run(
+        demonstrations,
+        env,
+        learners,
+        trajectories,
+        seeds,
+        episodes,
+        work or f"runs/off-q-{task}",
+        workers or os.cpu_count() or 1,
+        display.progress_bar,
+    )
+    write_csv(path, header, rows)
+    found = off_q.curves(header, rows)
+    expert = demonstrations.expert_return.mean if demonstrations.expert_return is not None else None
+    off_q.draw(env, found, expert, path.with_suffix(".png"))
+    counts = sorted(trajectories)
+    lines: list[list[object]] = []
+    for curve in found:
+        theirs = published.off_q(env, curve.algorithm)
+        lines.append([curve.name, "ours", *(_with_error(curve.samples.get(count)) for count in counts)])
+        lines.append(["", "published", *(_with_error(theirs.get(count)) for count in counts)])
+    known = "" if expert is None else f" (the expert: {expert:.0f})"
+    title = f"{env}{known}: return, mean ± standard error over seeds, by demonstrated trajectories"
+    display.show(("learner", "", *(f">{count}" for count in counts)), lines, title)
+    print()
+    for curve in found:
+        verdict = off_q.compare(curve, env)
+        if verdict is not None:
+            below = f"at {', '.join(map(str, verdict.below))} trajectories" if verdict.below else "nowhere"
+            print(
+                f"{curve.name}: {verdict.ours:.0f} over all sizes, published {verdict.theirs:.0f}; "
+                f"significantly below the published {below} (95%, Holm)."
+            )
+    print(f"\nThe returns: {path}. The figure: {path.with_suffix('.png')}")
+
+
+def _with_error(sample: Sample | None) -> str:
+    if sample is None:
+        return ""
+    return f"{sample.mean:.0f}" if sample.size < 2 else f"{sample.mean:.0f} ± {sample.standard_error:.0f}"
+
+
 def demo_command(out: str = "out/demo") -> None:
     """Learn from bundled demonstrations, measure the gap to the expert, draw the forest.
 
@@ -227,6 +309,11 @@ def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[ob
         for score in evaluation.scores()
     ]
     return (">demos", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
+
+
+def _interrupted(out: str) -> bool:
+    """Whether a run that did not reach its end is kept there."""
+    return (Path(out) / "config.json").exists() and load_run(out).interrupted
 
 
 def _last(values: np.ndarray) -> float:

@@ -4,6 +4,7 @@ Intervals are Student's t over the means of independent runs (seeds); with a sin
 nothing about other seeds. The gap's interval adds the expert's own uncertainty (Welch).
 """
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -46,6 +47,8 @@ class Evaluation:
     about: list[dict[str, Any]]
     """What each policy is: seed, episodes, ..."""
     expert: Sample | None = None
+    seconds: float = float("nan")
+    """Time spent playing."""
 
     def scores(self) -> list[Score]:
         """A row for each demonstration count."""
@@ -75,7 +78,7 @@ def evaluate(
     environment given by name; the returns are the same however many there are. (They are spawned, so a script that asks
     for them needs the `if __name__ == "__main__":` guard.)
     """
-    made = make(env)
+    began, made = time.perf_counter(), make(env)
     for actor in policies:
         check_fits(actor, made)
     jobs = [(actor.policy, episodes, start) for actor, start in zip(policies, _seeds(seed, len(policies)), strict=True)]
@@ -91,7 +94,8 @@ def evaluate(
             returns.append(played)
             if progress is not None:
                 progress(len(returns), len(jobs), {"return": float(np.mean(returns))})
-    return Evaluation(made.name, np.stack(returns), [actor.about for actor in policies], expert)
+    about, seconds = [actor.about for actor in policies], time.perf_counter() - began
+    return Evaluation(made.name, np.stack(returns), about, expert, seconds)
 
 
 def _play(env: Environment | HostEnvironment, job: tuple[Policy, int, int]) -> np.ndarray:

@@ -9,10 +9,13 @@ import numpy as np
 from understudy.envs.forest import SIZE, Forest
 from understudy.evaluation import Score
 from understudy.rollouts import Episodes
+from understudy.statistics import Sample
 from understudy.storage import whole_file
 from understudy.types import Transition
 
 TREE, EXPERT, LEARNER, CRASH = "#7fa37f", "#008000", "#e8743b", "#c0392b"
+LINES = ("#e8743b", "#4c72b0", "#8e44ad", "#b08d57", "#17a2a2", "#555555")
+"""One for each learner of a figure."""
 
 
 def figure(columns: int, width: float = 4.2, height: float = 4.4) -> tuple[Any, Any]:
@@ -58,3 +61,14 @@ def draw_gaps(axis: Any, scores: Sequence[Score], title: str) -> None:
     axis.annotate("the expert", (max(x), 0), xytext=(0, 4), textcoords="offset points", ha="right", color=EXPERT)
     axis.set(xticks=x, title=title, xlabel="demonstrated episodes", ylabel="imitation gap  J(π_E) − J(π)")
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def draw_points(axis: Any, samples: dict[int, Sample], color: str, label: str, published: bool = False) -> None:
+    """Means with standard errors against a number, as a line; what others published is dashed and hollow."""
+    if not samples:
+        return
+    x = sorted(samples)
+    mean = [samples[count].mean for count in x]
+    error = [samples[count].standard_error for count in x]
+    style = {"linestyle": ":", "markerfacecolor": "white", "alpha": 0.7} if published else {"linestyle": "-"}
+    axis.errorbar(x, mean, yerr=error, color=color, marker="o", markersize=5, capsize=3, label=label, **style)

@@ -103,9 +103,9 @@ class Result:
             raise NeedsError("no name makes the environment these demonstrations come from: pass env=")
         return evaluate(self.policies, env, episodes, seed, expert or self.expert, workers, progress)
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the run directory, whole or not at all; an existing run is never overwritten."""
-        with whole_directory(directory) as beside:
+    def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
+        """Write the run directory, whole or not at all; an existing run is only overwritten if `replace` says so."""
+        with whole_directory(directory, replace) as beside:
             (beside / "policies").mkdir()
             for run, actor in zip(self.runs, self.policies, strict=True):
                 actor.save(beside / "policies" / f"{run.name}.npz")
@@ -179,7 +179,7 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
     settings = result.config["algorithm"]
     made = provenance()
     tail = [
-        f"{result.config['command']} && {made['command']}",
+        " && ".join(dict.fromkeys([result.config["command"], made["command"]])),
         " ".join(f"{name}={version}" for name, version in result.config["versions"].items()),
         result.config["device"],
         made["date"],
@@ -195,6 +195,7 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
         "std_return",
         "episodes",
         "train_seconds",
+        "evaluate_seconds",
     ]
     rows = [
         [
@@ -208,6 +209,7 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
             round(float(returns.std()), 3),
             len(returns),
             result.config["seconds"],
+            round(evaluation.seconds, 3),
             *tail,
         ]
         for about, returns in zip(evaluation.about, evaluation.returns, strict=True)

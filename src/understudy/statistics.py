@@ -1,9 +1,10 @@
-"""Means with 95% intervals: Student's t, and Welch's for a difference."""
+"""Means with 95% intervals: Student's t, and Welch's for a difference; and whether one mean is below another."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 
 class Interval(NamedTuple):
@@ -31,6 +32,10 @@ class Sample(NamedTuple):
         array = np.asarray(values, np.float64)
         return cls(float(array.mean()), float(array.std(ddof=1)) if array.size > 1 else float("nan"), array.size)
 
+    @property
+    def standard_error(self) -> float:
+        return self.std / self.size**0.5
+
 
 def interval(sample: Sample) -> Interval:
     """The mean of a sample with its 95% interval."""
@@ -42,14 +47,41 @@ def imitation_gap(expert: Sample, learner: Sample) -> Interval:
     return _interval(expert.mean - learner.mean, [(expert.std, expert.size), (learner.std, learner.size)])
 
 
+def less(ours: Sample, theirs: Sample) -> float:
+    """The chance of a difference this far below, were the means the same (Welch's t, one-sided)."""
+    error, freedom = _welch([(ours.std, ours.size), (theirs.std, theirs.size)])
+    difference = ours.mean - theirs.mean
+    if error == 0:
+        return float(difference >= 0)
+    return float(stdtr(freedom, difference / error))
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Holm's correction for looking at several: below 0.05, the whole family errs at most one time in twenty."""
+    order = np.argsort(chances)
+    corrected = np.empty(len(chances))
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(chances) - rank) * chances[index]))
+        corrected[index] = largest
+    return [float(chance) for chance in corrected]
+
+
 def _interval(mean: float, parts: list[tuple[float, int]]) -> Interval:
     """Student's t with the Welch–Satterthwaite degrees of freedom over independent parts (standard deviation, size)."""
     if any(size < 2 for _, size in parts):
         return Interval(mean, float("nan"), float("nan"))
+    error, freedom = _welch(parts)
+    if error == 0:
+        return Interval(mean, mean, mean)
+    reach = float(stdtrit(freedom, 0.975)) * error
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _welch(parts: list[tuple[float, int]]) -> tuple[float, float]:
+    """The standard error of a sum of independent parts (standard deviation, size), and its degrees of freedom."""
     variances = [std**2 / size for std, size in parts]
     total = sum(variances)
     if total == 0:
-        return Interval(mean, mean, mean)
-    freedom = total**2 / sum(v**2 / (size - 1) for v, (_, size) in zip(variances, parts, strict=True))
-    reach = float(stdtrit(freedom, 0.975)) * total**0.5
-    return Interval(mean, mean - reach, mean + reach)
+        return 0.0, float("inf")
+    return total**0.5, total**2 / sum(v**2 / (size - 1) for v, (_, size) in zip(variances, parts, strict=True))

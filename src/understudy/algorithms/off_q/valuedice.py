@@ -23,8 +23,8 @@ off-policy form that the paper evaluates: no replay buffer, no environment (repl
 
 Deviations: the players move in turn, the critic first, where the reference takes both gradients at once. The gradient
 penalty is taken between an expert's (s, a) and the learner's (s', π(s')), since there is no replay buffer to
-interpolate with. An average of the policy's weights is handed over (the preset `paper` hands over the last). Of discrete actions,
-which the reference does not treat, f sees the policy's probabilities.
+interpolate with. An average of the policy's weights is handed over (the preset `paper` hands over the last). Of
+discrete actions, which the reference does not treat, f sees the policy's probabilities.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
