@@ -30,14 +30,24 @@ def test_the_gradient_penalty_is_differentiable_where_the_gradient_vanishes():
 
 def test_the_orthogonal_penalty_is_zero_for_orthogonal_columns_and_known_otherwise():
     orthogonal = MLP((jnp.eye(3)[:, :2],), (jnp.zeros(2),), "relu")
-    assert float(orthogonal_penalty(orthogonal)) == 0
+    assert float(orthogonal_penalty(orthogonal, "outputs")) == 0
     skewed = MLP((jnp.array([[1.0, 2.0], [0.0, 1.0]]),), (jnp.zeros(2),), "relu")  # columns' inner product: 2
-    assert float(orthogonal_penalty(skewed)) == pytest.approx(8.0)
+    assert float(orthogonal_penalty(skewed, "outputs")) == pytest.approx(8.0)
 
 
 def test_a_fresh_network_has_orthogonal_layers():
     network = MLP.init(jax.random.key(0), 16, (16,), 16)
-    assert float(orthogonal_penalty(network)) == pytest.approx(0, abs=1e-8)
+    for between in ("inputs", "outputs"):
+        assert float(orthogonal_penalty(network, between)) == pytest.approx(0, abs=1e-8)
+
+
+def test_a_layer_that_widens_can_be_orthogonal_between_its_inputs_only():
+    network = MLP.init(jax.random.key(0), 4, (), 16)
+    assert float(orthogonal_penalty(network, "inputs")) == pytest.approx(0, abs=1e-8)
+    gram = np.asarray(network.weights[0]).T @ np.asarray(network.weights[0])
+    expected = np.sum(gram**2) - np.sum(np.diag(gram) ** 2)
+    assert float(orthogonal_penalty(network, "outputs")) == pytest.approx(expected, rel=1e-5)
+    assert expected > 1
 
 
 def test_interpolates_lie_between_the_two_sides():

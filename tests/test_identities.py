@@ -50,6 +50,32 @@ def test_the_three_payoffs_are_the_gap_over_T(seed, shape):
     np.testing.assert_allclose([float(value) for value in found], float(gap), rtol=0, atol=1e-10)
 
 
+@jax.jit
+def telescoped(mdp, v, expert, learner):
+    """AdVIL's derivation, display by display: U1 at f_t = v_t − B^π v_{t+1}, then what it telescopes to."""
+    policy = TimeIndexed(Tabular(learner))
+    after = jnp.concatenate([v[1:], jnp.zeros_like(v[:1])])  # nothing follows the last step
+    backed_up = jnp.einsum("saz,tz->tsa", mdp.transitions, (jnp.roll(learner, -1, axis=0) * after).sum(-1))
+    substituted = TableCritic(v - backed_up)
+    of_learner, of_expert = samples(mdp, learner), samples(mdp, expert)
+    first = jnp.einsum("s,sa,sa->", mdp.initial, learner[0], v[0]) / mdp.horizon
+    return (
+        payoffs.payoff(substituted, payoffs.reward(of_learner, of_expert)),
+        first - payoffs.expectation(substituted, of_expert),
+        payoffs.payoff(TableCritic(v), payoffs.off_q(policy, of_expert, jax.random.key(0))),
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**31), shape=st.sampled_from([(1, 2, 1), (4, 2, 5), (6, 4, 12)]))
+def test_advils_substitution_telescopes_to_the_off_q_payoff(seed, shape):
+    """Σ_t E_π [v − B^π v] − E_E [v − B^π v] = E_π v(s_0, a_0) − Σ_t E_E [v − B^π v] = U2(v) (supplement)."""
+    mdp, v, *tables = random_instance(seed, *shape)
+    with jax.enable_x64(True):
+        found = [float(value) for value in telescoped(mdp, *map(jnp.asarray, (v, *tables)))]
+    np.testing.assert_allclose(found, found[-1], rtol=0, atol=1e-10)
+
+
 def test_the_signs_are_costs():
     """A learner worse than its expert under r has a positive payoff at f = −r."""
     mdp = FiniteMDP(np.ones((1, 2, 1)), [1.0], 3)

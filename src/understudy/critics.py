@@ -46,9 +46,10 @@ class MLPCritic(Critic):
         hidden: tuple[int, ...] = (256, 256),
         activation: Activation = "relu",
         features: Features = state_action,
+        gain: float | Array | None = None,
     ) -> "MLPCritic":
         actions = _actions(spec)
-        return cls(MLP.init(key, _width(spec, features), hidden, 1, activation), features, actions)
+        return cls(MLP.init(key, _width(spec, features), hidden, 1, activation, gain), features, actions)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
         return self.net(self.features(obs, as_vector(act, self.actions)))[0]

@@ -37,6 +37,7 @@ def imitate(
     holdout: float = HOLDOUT,
     progress: run.Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    visit: run.Visit | None = None,
 ) -> Result:
     """Learn policies from demonstrations.
 
@@ -45,7 +46,8 @@ def imitate(
     aside for selecting among the policies. `env`, where an algorithm does not need it, tells bounds and horizon and is
     checked against the demonstrations. Ctrl-C ends training at the end of a round and returns what there is, with
     `result.interrupted` set. `checkpoint` names a file that keeps the place now and then: the same call goes on from
-    it, after an interruption or a crash, to the same policies; remove it once the result is saved.
+    it, after an interruption or a crash, to the same policies; remove it once the result is saved. `visit` may look at
+    the learners' states after each round (`run.Visit`).
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     seed_list, count_list = _seeds(seeds), _counts(episodes, demonstrations)
@@ -58,7 +60,7 @@ def imitate(
         named = json.dumps([algorithm.card.name, settings])
         data = (training, demonstrations.spec)
         kept = Checkpoint(checkpoint, {"settings": named, "demonstrations": data, "seeds": seed_list})
-    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress, kept)
+    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress, kept, visit)
 
     states, spec, name = jax.device_get(trained.states), demonstrations.spec, algorithm.card.name
     criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}

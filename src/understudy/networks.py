@@ -24,11 +24,19 @@ class MLP(eqx.Module):
 
     @classmethod
     def init(
-        cls, key: Key[Array, ""], inputs: int, hidden: tuple[int, ...], outputs: int, activation: Activation = "relu"
+        cls,
+        key: Key[Array, ""],
+        inputs: int,
+        hidden: tuple[int, ...],
+        outputs: int,
+        activation: Activation = "relu",
+        gain: float | Array | None = None,
     ) -> "MLP":
-        """Orthogonal weights (gain √2 under ReLU, 1 at the output) and zero biases."""
+        """Orthogonal weights, of the given gain (default: √2 under ReLU) and 1 at the output, and zero biases."""
         sizes = (inputs, *hidden, outputs)
-        gains = [2**0.5 if activation == "relu" else 1.0] * len(hidden) + [1.0]
+        if gain is None:
+            gain = 2**0.5 if activation == "relu" else 1.0
+        gains = [gain] * len(hidden) + [1.0]
         keys = jax.random.split(key, len(gains))
         weights = tuple(
             jax.nn.initializers.orthogonal(gain)(k, (i, o))
@@ -50,10 +58,14 @@ class MLP(eqx.Module):
         return x
 
 
-def orthogonal_penalty(network: MLP) -> Float[Array, ""]:
-    """Σ over layers of ‖WᵀW off its diagonal‖²: zero when each layer's columns are orthogonal (Brock et al., 2018)."""
+def orthogonal_penalty(network: MLP, between: Literal["inputs", "outputs"]) -> Float[Array, ""]:
+    """Σ over layers of ‖gram matrix off its diagonal‖² (Brock et al., 2018).
+
+    Zero when the weights of a layer's inputs, or those of its outputs, are orthogonal to each other. A layer that
+    widens can have the first and not the second, so the two differ.
+    """
     total = jnp.zeros(())
     for weight in network.weights:
-        gram = weight.T @ weight
+        gram = weight @ weight.T if between == "inputs" else weight.T @ weight
         total += jnp.sum(jnp.square(gram)) - jnp.sum(jnp.square(jnp.diagonal(gram)))
     return total

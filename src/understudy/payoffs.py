@@ -27,8 +27,9 @@ from understudy.types import Pair, Samples
 
 
 def payoff(critic: Critic, pair: Pair) -> Float[Array, ""]:
-    """E f(learner) − E f(expert)."""
-    return expectation(critic, pair.learner) - expectation(critic, pair.expert)
+    """E f(learner) − E f(expert), in one pass of f over both sides."""
+    sides = (pair.learner, pair.expert._replace(weight=-pair.expert.weight))
+    return expectation(critic, jax.tree.map(lambda *parts: jnp.concatenate(parts), *sides))
 
 
 def expectation(critic: Critic, samples: Samples) -> Float[Array, ""]:

@@ -78,9 +78,10 @@ class Deterministic(Policy):
         act: int,
         hidden: tuple[int, ...],
         activation: Activation = "relu",
+        gain: float | Array | None = None,
         squash: bool = False,
     ) -> "Deterministic":
-        return cls(MLP.init(key, obs, hidden, act, activation), squash)
+        return cls(MLP.init(key, obs, hidden, act, activation, gain), squash)
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
@@ -107,9 +108,15 @@ class Gaussian(Policy):
 
     @classmethod
     def init(
-        cls, key: Key[Array, ""], obs: int, act: int, hidden: tuple[int, ...], activation: Activation = "relu"
+        cls,
+        key: Key[Array, ""],
+        obs: int,
+        act: int,
+        hidden: tuple[int, ...],
+        activation: Activation = "relu",
+        gain: float | Array | None = None,
     ) -> "Gaussian":
-        return cls(MLP.init(key, obs, hidden, 2 * act, activation))
+        return cls(MLP.init(key, obs, hidden, 2 * act, activation, gain))
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
@@ -149,9 +156,15 @@ class Categorical(Policy):
 
     @classmethod
     def init(
-        cls, key: Key[Array, ""], obs: int, act: int, hidden: tuple[int, ...], activation: Activation = "relu"
+        cls,
+        key: Key[Array, ""],
+        obs: int,
+        act: int,
+        hidden: tuple[int, ...],
+        activation: Activation = "relu",
+        gain: float | Array | None = None,
     ) -> "Categorical":
-        return cls(MLP.init(key, obs, hidden, act, activation))
+        return cls(MLP.init(key, obs, hidden, act, activation, gain))
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,6 +49,10 @@ class Progress(Protocol):
     def __call__(self, done: int, total: int, metrics: dict[str, float]) -> None: ...
 
 
+Visit = Callable[[int, Callable[[], State]], None]
+"""Called after each round with its number, from 1, and a function that returns the states of all runs then."""
+
+
 class Outcome(NamedTuple):
     """What the host reads of a round, for each run."""
 
@@ -66,12 +70,14 @@ def offline(
     keys: Key[Array, " runs"],
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
+    visit: Visit | None = None,
 ) -> Training:
     """Train one run for each key, all at once, on demonstrations alone.
 
     `demonstrations.size` has an entry for each run; the steps are shared. A run that stops, or whose metrics or
     parameters stop being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at
-    the end of the round and keeps what they have. With a checkpoint, training goes on from where it was.
+    the end of the round and keeps what they have. With a checkpoint, training goes on from where it was. `visit` may
+    look at the states after each round, for learning curves.
     """
     began, algorithm = time.perf_counter(), traced(algorithm)
     lanes = [_Lane(algorithm, spec, demonstrations, keys, runs) for runs in _shares(len(keys))]
@@ -112,6 +118,8 @@ def offline(
             if pending:
                 record()
             pending.extend(outcomes)
+            if visit is not None:
+                visit(index + 1, states)
             if checkpoint is not None and checkpoint.due:
                 record()
                 keep(checkpoint)
@@ -145,6 +153,7 @@ class _Lane:
         self.algorithm = algorithm
         self.demonstrations = demonstrations._replace(size=demonstrations.size[runs])
         self.states = _init(algorithm, spec, self.demonstrations, init_keys)
+        jax.block_until_ready(self.states)  # type: ignore[no-untyped-call]
         self.active = jnp.ones(len(runs), bool)
         self.runs = runs
 
@@ -169,10 +178,17 @@ def traced(algorithm: Leaves) -> Leaves:
 
 @partial(jax.jit, static_argnames=("spec",))
 def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[Array, " runs"]) -> State:
-    def one(size: Int[Array, ""], key: Key[Array, ""]) -> State:
+    """The states before the first round, one run after the other.
+
+    Batched, the QR factorisations of several fresh networks share XLA's few CPU threads between them, and on two cores
+    they wait for each other for good.
+    """
+
+    def one(run: tuple[Int[Array, ""], Key[Array, ""]]) -> State:
+        size, key = run
         return algorithm.init(key, spec, demonstrations._replace(size=size))
 
-    return jax.vmap(one)(demonstrations.size, keys)
+    return jax.lax.map(one, (demonstrations.size, keys))
 
 
 @partial(jax.jit, donate_argnames=("states",))

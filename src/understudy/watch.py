@@ -31,7 +31,7 @@ class Watching(NamedTuple):
 class Watch(eqx.Module):
     """Tells a sudden jump of the policy's loss from its usual fluctuation."""
 
-    jump: float = 12.0
+    jump: float = 8.0
     """A deviation that many times the usual one is a jump; 0 never stops."""
     memory: float = 0.1
     """Weight of the newest round in the running level and deviation."""

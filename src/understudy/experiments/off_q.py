@@ -24,11 +24,11 @@ from understudy.experiments import published
 from understudy.front_door import imitate
 from understudy.game import DEFAULT, Algorithm
 from understudy.results import Result, hyperparameters, load_run, result_rows, write_csv
-from understudy.run import Progress
+from understudy.run import Progress, Visit
 from understudy.statistics import Sample, holm, less
 
 TASKS = {"halfcheetah": "HalfCheetahBulletEnv-v0", "ant": "AntBulletEnv-v0"}
-LEARNERS = ("bc", "valuedice", "advil", "advil:paper")
+LEARNERS = ("bc", "valuedice", "advil", "advil:released")
 Report = Callable[[str], AbstractContextManager[Progress]]
 
 
@@ -73,7 +73,7 @@ def run(
         algorithm = learner(name)
         place = Path(work) / name.replace(":", "-")
         returns = place.with_name(f"{place.name}.csv")
-        result = _trained(algorithm, demonstrations, env, counts, seeds, place, progress)
+        result = trained(algorithm, demonstrations, env, counts, seeds, place, progress)
         if not _played(returns, episodes):
             with progress(f"playing {len(result.policies)} policies of {name}") as report:
                 evaluation = result.evaluate(env, episodes, seed=0, workers=workers, progress=report)
@@ -84,7 +84,7 @@ def run(
     return header, rows
 
 
-def _trained(
+def trained(
     algorithm: Algorithm,
     demonstrations: Demonstrations,
     env: Any,
@@ -92,6 +92,7 @@ def _trained(
     seeds: int,
     place: Path,
     progress: Report,
+    visit: Visit | None = None,
 ) -> Result:
     """The learner's runs, from their directory or trained now."""
     if place.exists():
@@ -119,6 +120,7 @@ def _trained(
             holdout=0.0,
             progress=report,
             checkpoint=checkpoint,
+            visit=visit,
         )
     if result.interrupted:
         raise KeyboardInterrupt

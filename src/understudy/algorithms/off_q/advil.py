@@ -9,22 +9,23 @@ sees count by how much they would cost. The critic learns faster than the policy
     1. while L(π, f) > δ:
     2.     L(π, f) = E_{(s, a) ~ D_E} [ E_{x ~ π(s)} f(s, x) − f(s, a) ]
     3.     f ← f + η_f ∇_f [ L(π, f) − w_g · E (‖∇f‖ − g)² ]
-    4.     π ← π − η_π ∇_π [ L(π, f) + w_o · R_⊥(π) + w_c · E ‖π(s) − a‖² ]
+    4.     π ← π − η_π ∇_π [ L(π, f) + w_o · R_⊥(π) + w_c · E ‖π(s) − a‖² / d ]
 
 with the regularisers of Table 11: a gradient penalty on f, taken at random points between learner and expert (Gulrajani
-et al., 2017), and on π orthogonal weights (R_⊥, Brock et al., 2018) and a squared error. States are standardised with
-D_E, continuous actions lie in [-1, 1]; of discrete ones f sees the policy's probabilities, and the squared error
-becomes a cross-entropy.
+et al., 2017), and on π orthogonal weights (R_⊥, Brock et al., 2018) and the mean squared error over the d dimensions of
+the action. States are standardised with D_E, continuous actions lie in [-1, 1]; of discrete ones f sees the policy's
+probabilities, and the squared error becomes a cross-entropy.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.1 and Table 11.
 
 Deviations: the preset `paper` is Table 11 with what its text leaves open taken from the released runs (256 × 2 ReLU,
-orthogonal initialisation, no squashing of actions). The released runs differ from the text in three ways, which are the
-preset `released`: the policy moves before the critic, gradients are clipped only after 10% of training, and both tasks
-take 100k steps (the text: 50k on HalfCheetah). The default settings are none of these: see docs/advil.md for what
-they are and what they were chosen by.
+orthogonal initialisation of gain 1, no squashing of actions; biases start at zero here). The released runs differ from
+the text in three ways, which are the preset `released`: the policy moves before the critic, gradients are clipped only
+after 10% of training, and both tasks take 100k steps (the text: 50k on HalfCheetah). The default settings are neither:
+see docs/advil.md for what they are and what they were chosen by.
 """
 
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -49,7 +50,7 @@ from understudy.game import Algorithm, Card
 from understudy.networks import orthogonal_penalty
 from understudy.players import Averaged, Player, averaging, clip_from, gradient
 from understudy.policies import Categorical, Deterministic, Framed, NetworkPolicy, Policy
-from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec
+from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec, Transition
 from understudy.watch import Target, Watch, Watching
 
 
@@ -84,6 +85,7 @@ class AdVIL(Algorithm):
             "gradient_target": 0.4,
             "gradient_weight": 10.0,
             "cloning_weight": 0.2,
+            "gain": 1.0,
             "weight_decay": 0.0,
             "squash": False,
             "average": 0.0,
@@ -104,8 +106,8 @@ class AdVIL(Algorithm):
     """Weight of the gradient penalty, w_g."""
     orthogonal_weight: float = 1e-4
     """Weight of the policy's orthogonal regularisation, w_o."""
-    cloning_weight: float = 1.0
-    """Weight of the squared error (discrete actions: cross-entropy) in the policy's loss, w_c."""
+    cloning_weight: float = 5.0
+    """Weight of the mean squared error (discrete actions: cross-entropy) in the policy's loss, w_c."""
     weight_decay: float = 0.1
     """Decay of the policy's weights, decoupled from Adam."""
     clip: float = 40.0
@@ -124,13 +126,15 @@ class AdVIL(Algorithm):
     """Steps of both players in a round."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers of policy and critic."""
+    gain: float = 2**0.5
+    """Scale of the hidden layers' orthogonal weights at the start."""
     target: Target = Target()
     """When the payoff is small enough to stop."""
     watch: Watch = Watch()
     """When the policy's loss says that it has collapsed."""
 
     def __check_init__(self) -> None:
-        check_positive(policy_lr=self.policy_lr, critic_lr=self.critic_lr, clip=self.clip)
+        check_positive(policy_lr=self.policy_lr, critic_lr=self.critic_lr, clip=self.clip, gain=self.gain)
         check_not_negative(
             gradient_target=self.gradient_target,
             gradient_weight=self.gradient_weight,
@@ -146,12 +150,14 @@ class AdVIL(Algorithm):
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AdVILState:
         policy_key, critic_key = jax.random.split(key)
         if isinstance(spec.action, Discrete):
-            policy: NetworkPolicy = Categorical.init(policy_key, spec.obs_size, spec.action.n, self.hidden)
+            policy: NetworkPolicy = Categorical.init(
+                policy_key, spec.obs_size, spec.action.n, self.hidden, gain=self.gain
+            )
         else:
             policy = Deterministic.init(
-                policy_key, spec.obs_size, spec.action.shape[0], self.hidden, squash=self.squash
+                policy_key, spec.obs_size, spec.action.shape[0], self.hidden, gain=self.gain, squash=self.squash
             )
-        critic = MLPCritic.init(critic_key, spec, self.hidden)
+        critic = MLPCritic.init(critic_key, spec, self.hidden, gain=self.gain)
         policy_player, critic_player = self._players()
         return AdVILState(
             policy,
@@ -170,38 +176,27 @@ class AdVIL(Algorithm):
             batch_key, *keys = jax.random.split(k, 3)
             batch = state.frame.encode(data.demonstrations.sample(batch_key, (self.batch_size,)))
             expert = Samples(batch.t, batch.obs, batch.act, jnp.full(self.batch_size, 1 / self.batch_size))
-            seen = {}
+            seen: dict[str, Array] = {}
 
             def critic_moves(state: AdVILState, k: Key[Array, ""]) -> AdVILState:  # line 3
-                def loss(critic: MLPCritic, k: Key[Array, ""]) -> Float[Array, ""]:
-                    act_key, mix_key = jax.random.split(k)
-                    pair = payoffs.off_q_vectors(state.policy, expert, critic.actions, act_key)
-                    mix_keys = jax.random.split(mix_key, self.batch_size)
-                    between = jax.vmap(interpolate)(mix_keys, pair.learner, pair.expert)
-                    penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(
-                        critic, expert.t, *between, self.gradient_target
-                    )
-                    return -payoffs.payoff(critic, pair) + self.gradient_weight * penalty.mean()
-
-                critic, memory, _ = critic_player.move(k, state.critic, state.critic_memory, loss)
+                loss = partial(self.critic_loss, state.policy, expert)
+                critic, memory, (_, seen["payoff"]) = critic_player.move(k, state.critic, state.critic_memory, loss)
                 return state._replace(critic=critic, critic_memory=memory)
 
             def policy_moves(state: AdVILState, k: Key[Array, ""]) -> AdVILState:  # line 4
-                def loss(policy: NetworkPolicy, k: Key[Array, ""]) -> tuple[Float[Array, ""], dict[str, Array]]:
-                    pair = payoffs.off_q_vectors(policy, expert, state.critic.actions, k)
-                    payoff = payoffs.payoff(state.critic, pair)  # line 2
-                    cloning = jax.vmap(ell, (None, 0))(policy, batch).mean()
-                    regular = self.orthogonal_weight * orthogonal_penalty(policy.net)
-                    value = payoff + self.cloning_weight * cloning + regular
-                    return value, {"policy_loss": value, "payoff": payoff, "cloning": cloning}
-
-                policy, memory, (_, seen["metrics"]) = policy_player.move(k, state.policy, state.policy_memory, loss)
+                loss = partial(self.policy_loss, state.critic, expert, batch)
+                policy, memory, (_, regular) = policy_player.move(k, state.policy, state.policy_memory, loss)
+                seen.update(regular)
                 return state._replace(policy=policy, policy_memory=memory)
 
             moves = (critic_moves, policy_moves)
             for move, k in zip(moves if self.first == "critic" else moves[::-1], keys, strict=True):
                 state = move(state, k)
-            return state, seen["metrics"]
+            return state, {
+                "policy_loss": seen["payoff"] + seen["regular"],
+                "payoff": seen["payoff"],
+                "cloning": seen["cloning"],
+            }
 
         state, history = jax.lax.scan(step, state, jax.random.split(key, self.steps))
         metrics = {name: values.mean() for name, values in history.items()}
@@ -210,6 +205,29 @@ class AdVIL(Algorithm):
         stop = jnp.where(jumped, 2, jnp.where(small, 1, 0))
         return state._replace(watching=watching, payoffs=window), Info(metrics, stop, undo=jumped)
 
+    def critic_loss(
+        self, policy: NetworkPolicy, expert: Samples, critic: MLPCritic, key: Key[Array, ""]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """What the critic descends, −L + w_g E (‖∇f‖ − g)², and L itself."""
+        act_key, mix_key = jax.random.split(key)
+        pair = payoffs.off_q_vectors(policy, expert, critic.actions, act_key)
+        payoff = payoffs.payoff(critic, pair)  # line 2
+        between = jax.vmap(interpolate)(jax.random.split(mix_key, self.batch_size), pair.learner, pair.expert)
+        penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(critic, expert.t, *between, self.gradient_target)
+        return -payoff + self.gradient_weight * penalty.mean(), payoff
+
+    def policy_loss(
+        self, critic: MLPCritic, expert: Samples, batch: Transition, policy: NetworkPolicy, key: Key[Array, ""]
+    ) -> tuple[Float[Array, ""], dict[str, Array]]:
+        """What the policy descends, L + w_o R_⊥ + w_c E ‖π(s) − a‖² / d, up to E f(s, a), which it cannot change."""
+        learner = payoffs.off_q_vectors(policy, expert, critic.actions, key).learner
+        dimensions = batch.act.shape[1] if batch.act.ndim > 1 else 1
+        cloning = jax.vmap(ell, (None, 0))(policy, batch).mean() / dimensions
+        regular = (
+            self.orthogonal_weight * orthogonal_penalty(policy.net, between="inputs") + self.cloning_weight * cloning
+        )
+        return payoffs.expectation(critic, learner) + regular, {"cloning": cloning, "regular": regular}
+
     def policy(self, state: AdVILState) -> Policy:
         return Framed(state.policy_memory.average, state.frame)
 
@@ -217,4 +235,4 @@ class AdVIL(Algorithm):
         clip = clip_from(self.clip_after * (self.rounds * self.steps), self.clip)
         policy = optax.chain(clip, optax.adamw(self.policy_lr, weight_decay=self.weight_decay))
         critic = optax.chain(clip, optax.adam(self.critic_lr))
-        return averaging(gradient(policy, aux=True), self.average), gradient(critic)
+        return averaging(gradient(policy, aux=True), self.average), gradient(critic, aux=True)

@@ -16,15 +16,16 @@ which the policy minimises and f, a cost, maximises.
 
 Where an episode ends in a terminal state, s' is an absorbing state that follows itself for ever: one more observation
 says so, actions there are zero, and its own step is in D_E once for each such episode. A last step whose next state
-was never recorded is left out. Any demonstrated state may serve as s_0 (`starts="all"`), as in the reference.
+was never recorded is left out. Any demonstrated state may serve as s_0 (`starts="all"`), as in the reference. The
+gradient penalty is taken between an expert's (s, a) and the learner's (s', π(s')) of another step, as in the code that
+the paper's authors released: there is no replay buffer to interpolate with.
 
 Reference: Kostrikov, Nachum and Tompson, "Imitation Learning via Off-Policy Distribution Matching" (2020), in the truly
 off-policy form that the paper evaluates: no replay buffer, no environment (replay regularisation 0).
 
-Deviations: the players move in turn, the critic first, where the reference takes both gradients at once. The gradient
-penalty is taken between an expert's (s, a) and the learner's (s', π(s')), since there is no replay buffer to
-interpolate with. An average of the policy's weights is handed over (the preset `paper` hands over the last). Of
-discrete actions, which the reference does not treat, f sees the policy's probabilities.
+Deviations: the players move in turn, the critic first, where the reference takes both gradients at once, and an
+absorbing state's own step is in D_E once for each episode, not several times. An average of the policy's weights is
+handed over (the preset `paper` hands over the last).
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -133,10 +134,10 @@ class ValueDICE(Algorithm):
         policy_key, critic_key = jax.random.split(key)
         inside = Spec((spec.obs_size + 1,), spec.action, spec.horizon)
         if isinstance(spec.action, Discrete):
-            policy: NetworkPolicy = Categorical.init(policy_key, inside.obs_size, spec.action.n, self.hidden)
+            policy: NetworkPolicy = Categorical.init(policy_key, inside.obs_size, spec.action.n, self.hidden, gain=1.0)
         else:
-            policy = Gaussian.init(policy_key, inside.obs_size, spec.action.shape[0], self.hidden)
-        critic = MLPCritic.init(critic_key, inside, self.hidden)
+            policy = Gaussian.init(policy_key, inside.obs_size, spec.action.shape[0], self.hidden, gain=1.0)
+        critic = MLPCritic.init(critic_key, inside, self.hidden, gain=1.0)
         policy_player, critic_player = self._players()
         return ValueDICEState(
             policy,
@@ -159,7 +160,8 @@ class ValueDICE(Algorithm):
                 payoff_key, mix_key = jax.random.split(k)
                 value, following = self.payoff(state.policy, critic, batch, payoff_key)
                 mix_keys = jax.random.split(mix_key, self.batch_size)
-                between = jax.vmap(interpolate)(mix_keys, following, batch.expert)
+                other = jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), following)  # of another step of the batch
+                between = jax.vmap(interpolate)(mix_keys, other, batch.expert)
                 penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(
                     critic, batch.expert.t, *between, self.gradient_target
                 )
@@ -167,7 +169,7 @@ class ValueDICE(Algorithm):
 
             def policy_loss(policy: NetworkPolicy, k: Key[Array, ""]) -> Float[Array, ""]:
                 value, _ = self.payoff(policy, critic, batch, k)
-                return value + self.orthogonal_weight * orthogonal_penalty(policy.net)
+                return value + self.orthogonal_weight * orthogonal_penalty(policy.net, between="outputs")
 
             critic, critic_memory, _ = critic_player.move(  # line 3
                 critic_key, state.critic, state.critic_memory, critic_loss
@@ -186,15 +188,15 @@ class ValueDICE(Algorithm):
         self, policy: Policy, critic: MLPCritic, batch: Batch, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Samples]:
         """L(π, f) on a minibatch, and the learner's (s', π(s')) in it."""
-        start_key, next_key = jax.random.split(key)
-        start = _act(policy, batch.start, critic.actions, start_key)
-        following = _act(policy, batch.following, critic.actions, next_key)
-        f_start, f_expert, f_next = (
-            jax.vmap(critic)(side.t, side.obs, side.act) for side in (start, batch.expert, following)
-        )
+        # One pass of the policy, and one of f, over all sides: fewer and larger products.
+        learner = _act(policy, _together(batch.start, batch.following), critic.actions, key)
+        sides = _together(learner, batch.expert)
+        f_start, f_next, f_expert = jnp.split(jax.vmap(critic)(sides.t, sides.obs, sides.act), 3)
+        following: Samples = jax.tree.map(lambda x: x[self.batch_size :], learner)
         residual = f_expert - self.discount * f_next
         expert = jax.nn.logsumexp(residual, b=batch.expert.weight) - jnp.log(batch.expert.weight.sum())
-        return (1 - self.discount) * f_start.mean() - expert, following
+        start = f_start @ batch.start.weight / batch.start.weight.sum()
+        return (1 - self.discount) * start - expert, following
 
     def policy(self, state: ValueDICEState) -> Policy:
         """The absorbing state is never acted in: the policy's weights for its mark are dropped."""
@@ -242,6 +244,10 @@ def _mark(obs: Float[Array, "n obs"], absorbing: Bool[Array, " n"]) -> Float[Arr
     """Observations with the absorbing state's mark; that state itself is all zeros but for it."""
     flag = absorbing[:, None].astype(obs.dtype)
     return jnp.concatenate([obs * (1 - flag), flag], axis=1)
+
+
+def _together(*samples: Samples) -> Samples:
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *samples)
 
 
 def _act(policy: Policy, states: Samples, actions: int | None, key: Key[Array, ""]) -> Samples:

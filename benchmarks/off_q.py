@@ -1,0 +1,260 @@
+"""A training step of AdVIL and of ValueDICE: understudy against the same step in eager PyTorch, in the same run.
+
+    python benchmarks/off_q.py
+
+It measures on the device that JAX finds, a CPU or a CUDA GPU; PyTorch must see the same. First it checks that the two
+take the same step from the same weights. Then they take turns, so that whatever else the machine does hits both
+alike; the fastest turn of each counts. It prints the ratios and writes them, with what made them, to
+docs/results/off-q-speed.csv, beside those of other machines.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tyro
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Key
+
+import understudy as us
+from understudy import payoffs, run
+from understudy.algorithms.off_q.advil import AdVIL, AdVILState
+from understudy.algorithms.off_q.valuedice import ValueDICE, ValueDICEState, _first
+from understudy.critics import gradient_penalty, interpolate
+from understudy.networks import MLP
+from understudy.policies import Gaussian
+from understudy.results import hyperparameters, provenance, write_csv
+from understudy.types import Dataset, RoundData, Samples
+
+HERE = Path(__file__).parent
+OBS, ACT = 26, 6  # HalfCheetah's
+MANY = 25
+# Of the largest number compared. The policy's gradient comes after the critic's first move, and Adam's first move is as
+# long for a gradient that is nearly zero, and so all rounding, as for any other.
+TOLERANCES = {"payoff": 1e-4, "penalty": 1e-4, "critic_moment": 1e-4, "policy_moment": 1e-3}
+HEADER = ["what", "ms_a_step", "ratio", "command", "versions", "machine", "date"]
+# Rounds, and steps in a round, of a turn: two seconds or more, for one run and for many.
+LENGTHS = {
+    ("advil", "cpu"): {1: (10, 10), MANY: (8, 1)},
+    ("valuedice", "cpu"): {1: (10, 30), MANY: (8, 3)},
+    ("advil", "gpu"): {1: (10, 1000), MANY: (10, 200)},
+    ("valuedice", "gpu"): {1: (10, 1000), MANY: (10, 200)},
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    peer: str | None = None
+    """A Python that has PyTorch. Default: the one that `make bench` makes, or else this one."""
+    turns: int = 4
+    """Turns for each."""
+    out: str = str(HERE.parent / "docs/results/off-q-speed.csv")
+    """Where the numbers go. Rows of other machines that are there already stay."""
+
+
+def algorithm(name: str, rounds: int = 1, steps: int = 1) -> AdVIL | ValueDICE:
+    if name == "advil":
+        return us.advil.preset("paper", rounds=rounds, steps=steps)
+    return us.valuedice(rounds=rounds, steps=steps)
+
+
+def random_demonstrations() -> us.Demonstrations:
+    """Short episodes, of which every other one ends in a terminal state: a minibatch of ValueDICE has all kinds."""
+    random = np.random.default_rng(0)
+    return us.Demonstrations.from_arrays(
+        random.normal(1.0, 2.0, (5000, OBS)),
+        random.uniform(-2, 2, (5000, ACT)),
+        [20] * 250,
+        terminals=np.arange(5000) % 40 == 39,
+        action_space=us.Continuous((-2.0,) * ACT, (2.0,) * ACT),
+    )
+
+
+def ours(name: str, runs: int, demonstrations: us.Demonstrations) -> float:
+    """Milliseconds for a step of `runs` runs in one program; the first call of a kind also compiles."""
+    learner = algorithm(name, *LENGTHS[name, jax.default_backend()][runs])
+    data, _ = demonstrations.split([demonstrations.episodes] * runs, 0.0)
+    keys = jax.random.split(jax.random.key(0), runs)
+    began = time.perf_counter()
+    training = run.offline(learner, demonstrations.spec, data, keys)
+    spent = time.perf_counter() - began
+    # A run that stops early takes no time.
+    assert set(training.statuses) == {"finished"}, training.statuses
+    return spent / (learner.rounds * learner.steps) * 1e3
+
+
+class Peer:
+    """PyTorch, in a Python of its own; the two exchange files in a folder."""
+
+    def __init__(self, python: str, folder: Path):
+        self.python, self.folder = python, folder
+        self.device = "cuda" if jax.default_backend() == "gpu" else "cpu"
+
+    def run(self, task: str) -> dict[str, Any]:
+        script = str(HERE / "peers/torch_off_q.py")
+        command = [self.python, script, str(self.folder), self.device, str(cores()), task]
+        answer = subprocess.run(command, capture_output=True, text=True)
+        if answer.returncode:
+            reason = (answer.stderr.strip().splitlines() or ["no message"])[-1]
+            sys.exit(f"the PyTorch side failed: {reason} (--peer says which Python runs it)")
+        return dict(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def check(peer: Peer, demonstrations: us.Demonstrations) -> None:
+    """One step of each algorithm from the same weights with the same draws: the two agree, or the program ends.
+
+    Compared are the payoff and AdVIL's gradient penalty on the minibatch, and both players' gradients, which Adam keeps
+    a tenth of as its first moments.
+    """
+    data, _ = demonstrations.split([demonstrations.episodes], 0.0)
+    data = data._replace(size=data.size[0])
+    space = demonstrations.action_space
+    assert isinstance(space, us.Continuous)
+    expected = {}
+    for name in ("advil", "valuedice"):
+        learner = algorithm(name)
+        state: Any = learner.init(jax.random.key(1), demonstrations.spec, data)
+        # PyTorch computes in full precision unless told otherwise, JAX on a GPU does not.
+        with jax.default_matmul_precision("highest"):
+            key = jax.random.key(2)
+            describe: Any = advil_step if isinstance(learner, AdVIL) else valuedice_step
+            given, expected[name] = describe(learner, state, data, key)
+            after, _ = jax.jit(learner.update)(state, RoundData(data), key)
+        expected[name] |= {"critic_moment": moment(after.critic_memory), "policy_moment": moment(after.policy_memory)}
+        settings = hyperparameters(learner)
+        if isinstance(state.policy, Gaussian):
+            settings |= {"log_std_min": state.policy.log_std_min, "log_std_max": state.policy.log_std_max}
+        (peer.folder / f"{name}.json").write_text(json.dumps(settings), encoding="utf-8")
+        given |= {"low": jnp.asarray(space.low), "high": jnp.asarray(space.high)}
+        given |= {field: getattr(data.steps, field) for field in ("obs", "act", "next_obs", "terminal", "known_next")}
+        given |= weights("policy", state.policy.net) | weights("critic", state.critic.net)
+        arrays: dict[str, Any] = {key: np.asarray(value) for key, value in given.items()}
+        np.savez(peer.folder / f"{name}.npz", **arrays)
+    peer.run("check")
+    for name, values in expected.items():
+        with np.load(peer.folder / f"{name}-torch.npz") as theirs:
+            for what, value in values.items():
+                apart = np.abs(theirs[what] - np.asarray(value)).max() / np.abs(value).max()
+                if not apart <= TOLERANCES[what]:
+                    sys.exit(f"{name}: the {what} of understudy and PyTorch differ by {apart:.1e} of it")
+
+
+# The draws of a step, key by key as `update` makes them: where those change, the check fails until these do.
+
+
+def advil_step(
+    learner: AdVIL, state: AdVILState, data: Dataset, key: Key[Array, ""]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The draws of the one step of a round, and what its minibatch comes to."""
+    count = learner.batch_size
+    batch_key, critic_key, _ = jax.random.split(jax.random.split(key, 1)[0], 3)
+    act_key, mix_key = jax.random.split(critic_key)
+    index = jax.random.randint(batch_key, (count,), 0, data.size)
+    mix_keys = jax.random.split(mix_key, count)
+    batch = state.frame.encode(data.sample(batch_key, (count,)))
+    expert = Samples(batch.t, batch.obs, batch.act, jnp.full(count, 1 / count))
+    pair = payoffs.off_q_vectors(state.policy, expert, state.critic.actions, act_key)
+    between = jax.vmap(interpolate)(mix_keys, pair.learner, pair.expert)
+    penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(
+        state.critic, expert.t, *between, learner.gradient_target
+    ).mean()
+    draws = {"index": index, "mix": jax.vmap(jax.random.uniform)(mix_keys)[:, None]}
+    return draws, {"payoff": payoffs.payoff(state.critic, pair), "penalty": penalty}
+
+
+def valuedice_step(
+    learner: ValueDICE, state: ValueDICEState, data: Dataset, key: Key[Array, ""]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The draws of the one step of a round, and what its minibatch comes to."""
+    count, first = learner.batch_size, _first(data)
+    batch_key, critic_key, policy_key = jax.random.split(jax.random.split(key, 1)[0], 3)
+    payoff_key, mix_key = jax.random.split(critic_key)
+    index = jax.random.randint(jax.random.split(batch_key)[0], (count,), 0, data.size + first[2])
+    mix = jax.vmap(jax.random.uniform)(jax.random.split(mix_key, count))[:, None]
+    # Acting at s and at s': noise for the critic's move, then for the policy's.
+    noise_keys = jnp.stack([jax.random.split(k, 2 * count) for k in (payoff_key, policy_key)])
+    noise = jax.vmap(jax.vmap(lambda k: jax.random.normal(k, (ACT,))))(noise_keys)
+    payoff, _ = learner.payoff(state.policy, state.critic, learner._batch(state, data, first, batch_key), payoff_key)
+    return {"index": index, "mix": mix, "noise": noise}, {"payoff": payoff}
+
+
+def moment(memory: optax.OptState) -> Float[Array, " n"]:
+    """Adam's first, from wherever a player keeps it."""
+
+    def is_adam(part: Any) -> bool:
+        return isinstance(part, optax.ScaleByAdamState)
+
+    (adam,) = filter(is_adam, jax.tree.leaves(memory, is_leaf=is_adam))
+    return ravel_pytree(adam.mu)[0]
+
+
+def weights(name: str, net: MLP) -> dict[str, Array]:
+    layers = enumerate(zip(net.weights, net.biases, strict=True))
+    return {f"{name}_{kind}{i}": x for i, pair in layers for kind, x in zip(("weight", "bias"), pair, strict=True)}
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def write(path: Path, machine: str, rows: list[list[Any]]) -> None:
+    """The rows in place of what the file holds of this machine."""
+    kept: dict[str, list[list[Any]]] = {}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                kept.setdefault(row["machine"], []).append([row[column] for column in HEADER])
+    kept[machine] = rows
+    write_csv(path, HEADER, (row for group in kept.values() for row in group))
+
+
+def main() -> None:
+    options = tyro.cli(Options, description=__doc__)
+    if jax.default_backend() not in ("cpu", "gpu"):
+        sys.exit(f"JAX's device is a {jax.default_backend()}: PyTorch is compared on a CPU or a CUDA GPU")
+    made_by_us = HERE.parent / ".venv-bench/bin/python"
+    python = options.peer or (str(made_by_us) if made_by_us.exists() else sys.executable)
+    demonstrations = random_demonstrations()
+    made = provenance()
+    versions = " ".join(f"{package}={version}" for package, version in made["versions"].items())
+    machine = f"{cores()} cores, {made['device']}" if jax.default_backend() == "cpu" else made["device"]
+    rows: list[list[Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        peer = Peer(python, Path(folder))
+        check(peer, demonstrations)
+        for name in ("advil", "valuedice"):
+            for runs in (1, MANY):
+                ours(name, runs, demonstrations)  # compile
+            times: dict[str, list[float]] = {"torch": [], "one": [], "many": []}
+            for _ in range(options.turns):
+                said = peer.run(name)
+                times["torch"].append(said["ms"])
+                times["one"].append(ours(name, 1, demonstrations))
+                times["many"].append(ours(name, MANY, demonstrations))
+            theirs, one, many = (min(spent) for spent in times.values())
+            title = algorithm(name).card.title
+            command = f"python benchmarks/off_q.py --turns {options.turns}"
+            about = [command, f"{versions} {said['versions']}", machine, made["date"]]
+            for what, spent, ratio in (
+                ("eager PyTorch, one run", theirs, "1"),
+                ("understudy, one run", one, f"{theirs / one:.1f} times faster"),
+                (f"understudy, {MANY} runs in one program", many, f"{many / one:.1f} times the time of one"),
+            ):
+                rows.append([f"{title}, {what}", round(spent, 4), ratio, *about])
+                print(f"{title + ', ' + what:<48}{spent:>10.4f} ms a step   {ratio}", flush=True)
+    write(Path(options.out), machine, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""What was tried for AdVIL and BC: each setting's held-out payoff, which chooses, and its return, which only reports.
+
+    python benchmarks/off_q_settings.py --task halfcheetah --demos FILE
+
+Every setting learns from the first few episodes, all settings and seeds of an algorithm in one program (they differ in
+numbers alone, and numbers are a vmap axis). The payoff is the Gaussian-kernel off-Q payoff (`understudy.selection`) on
+episodes that none of them saw. Rows go to docs/results/off-q-settings-TASK.csv.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+import understudy as us
+from understudy.actor import Actor
+from understudy.experiments.off_q import TASKS
+from understudy.results import provenance, write_csv
+from understudy.run import traced
+from understudy.selection import held_out, held_out_payoff
+from understudy.types import Dataset, RoundData, Spec
+
+BC = {
+    "default": {},
+    "no averaging": {"average": 0.0},
+    "no weight decay": {"weight_decay": 0.0},
+    "weight decay 0.3": {"weight_decay": 0.3},
+    "weight decay 1": {"weight_decay": 1.0},
+}
+ADVIL = {
+    "default": {},
+    "no averaging": {"average": 0.0},
+    "no weight decay": {"weight_decay": 0.0},
+    "weight decay 0.3": {"weight_decay": 0.3},
+    "cloning 0.2": {"cloning_weight": 0.2},
+    "cloning 0.05": {"cloning_weight": 0.05},
+    "cloning 0": {"cloning_weight": 0.0},
+    "penalty towards 0.4, weight 10": {"gradient_target": 0.4, "gradient_weight": 10.0},
+    "stronger critic: penalty 0.1": {"gradient_weight": 0.1},
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    task: Literal["halfcheetah", "ant"]
+    """The paper's task."""
+    demos: str
+    """An npz file of demonstrations; those beyond --trajectories are held out."""
+    trajectories: int = 5
+    """Episodes to learn from."""
+    seeds: int = 5
+    """Seeds for each setting."""
+    episodes: int = 10
+    """Episodes that each policy plays."""
+    rounds: int = 100
+    """Rounds of training."""
+    workers: int = os.cpu_count() or 1
+    """Processes that play."""
+    out: str = "docs/results"
+    """The directory of the CSV file."""
+
+
+def train(settings: list[us.Algorithm], spec: Spec, data: Dataset, seeds: int) -> list[list[us.Algorithm]]:
+    """The policies of every setting and seed, trained in one program."""
+
+    def one(algorithm: us.Algorithm, key: jax.Array) -> us.Algorithm:
+        state = algorithm.init(jax.random.fold_in(key, 0), spec, data)
+
+        def round_(state: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
+            return algorithm.update(state, RoundData(data), k)[0], None
+
+        state, _ = jax.lax.scan(round_, state, jax.random.split(key, algorithm.rounds))
+        return algorithm.policy(state)
+
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(traced, settings))
+    keys = jax.vmap(jax.random.key)(np.arange(seeds, dtype=np.uint32))
+    policies = jax.device_get(jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))(stacked, keys))
+    return [[jax.tree.map(lambda x, i=i, j=j: x[i, j], policies) for j in range(seeds)] for i in range(len(settings))]
+
+
+def main() -> None:
+    options = tyro.cli(Options, description=__doc__)
+    env = TASKS[options.task]
+    demonstrations = us.load(options.demos).for_task(us.make(env).spec, env)
+    seen, _ = demonstrations.split([options.trajectories], 0.0)
+    everything, _ = demonstrations.split([demonstrations.episodes], 0.0)
+    steps = int(seen.size[0])
+    unseen = Dataset(jax.tree.map(lambda x: x[steps:], everything.steps), everything.size - steps)
+    criterion = held_out(demonstrations.spec, seen, unseen, 0)
+    rows = []
+    actors = []
+    for maker, table in ((us.bc, BC), (us.advil, ADVIL)):
+        for squash in (True, False):
+            names = list(table) if squash else ["default"]
+            made = [maker(squash=squash, rounds=options.rounds, **table[name]) for name in names]
+            data = seen._replace(size=seen.size[0])
+            trained = train(made, demonstrations.spec, data, options.seeds)
+            for name, policies in zip(names, trained, strict=True):
+                for seed, policy in enumerate(policies):
+                    actor = Actor(policy, demonstrations.spec, {"seed": seed})
+                    label = name if squash else "no squashing"
+                    rows.append(
+                        [env, maker.card.name, label, seed, options.trajectories, held_out_payoff(actor, criterion)]
+                    )
+                    actors.append(actor)
+            print(f"{maker.card.name}: {len(made)} settings x {options.seeds} seeds trained", flush=True)
+    evaluation = us.evaluate(actors, env, options.episodes, workers=options.workers)
+    made_by = provenance()
+    versions = " ".join(f"{name}={version}" for name, version in made_by["versions"].items())
+    about = [made_by["command"], versions, made_by["device"], made_by["date"]]
+    table_rows = [
+        [
+            *row[:5],
+            f"{row[5]:.5f}",
+            round(float(returns.mean()), 1),
+            round(float(returns.std()), 1),
+            len(returns),
+            *about,
+        ]
+        for row, returns in zip(rows, evaluation.returns, strict=True)
+    ]
+    header = ["env", "algorithm", "setting", "seed", "trajectories", "held_out_payoff", "mean_return", "std_return"]
+    path = Path(options.out) / f"off-q-settings-{options.task}.csv"
+    write_csv(path, [*header, "episodes", "command", "versions", "device", "date"], table_rows)
+    for key in dict.fromkeys((row[1], row[2]) for row in table_rows):
+        cells = [row for row in table_rows if (row[1], row[2]) == key]
+        payoff, score = (np.array([float(row[i]) for row in cells]) for i in (5, 6))
+        print(
+            f"{key[0]:6} {key[1]:32} payoff {payoff.mean():.4f}  return {score.mean():6.0f} ± {score.std(ddof=1) / len(score) ** 0.5:.0f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""What a policy returns while it is being trained: how soon AdVIL and ValueDICE get there, and when AdVIL collapses.
+
+    python benchmarks/off_q_training.py train curves --task halfcheetah --demos FILE --learner valuedice
+    python benchmarks/off_q_training.py train collapse --task halfcheetah --demos FILE
+    python benchmarks/off_q_training.py play curves --task halfcheetah --learner valuedice
+    python benchmarks/off_q_training.py play collapse --task halfcheetah
+
+`train` keeps policies of several steps in --work, and `play` evaluates them, perhaps on another machine. `curves` trains
+a learner of the offline figure as `understudy reproduce off-q` does, leaves the runs where that command finds them, and
+keeps the policies of 10 trajectories on the way. `collapse` plays AdVIL at the paper's settings for far longer than the
+paper does, on 10 trajectories, with nothing to stop it, and asks the collapse watch afterwards when it would have
+stopped and what it would have handed back.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import tyro
+
+import understudy as us
+from understudy import display
+from understudy.actor import Actor
+from understudy.experiments import off_q, published
+from understudy.results import provenance, write_csv
+from understudy.storage import write_json
+from understudy.watch import Watch
+
+TRAJECTORIES = 10
+
+
+@dataclass(frozen=True)
+class Options:
+    phase: tyro.conf.Positional[Literal["train", "play"]]
+    """Train and keep policies, or play those that were kept."""
+    what: tyro.conf.Positional[Literal["curves", "collapse"]]
+    """Learning curves, or far too long a run."""
+    task: Literal["halfcheetah", "ant"]
+    """The paper's task."""
+    demos: str | None = None
+    """For train: an npz file of demonstrations."""
+    learner: str = "valuedice"
+    """For curves: one of the figure's learners."""
+    rounds: int = 1000
+    """For collapse: rounds of 500 steps."""
+    every: int = 50
+    """For collapse: rounds between the policies that are kept."""
+    seeds: int = 5
+    """Seeds."""
+    episodes: int = 10
+    """For play: episodes of each policy."""
+    workers: int = os.cpu_count() or 1
+    """For play: processes."""
+    work: str = "runs"
+    """Where runs and policies are kept."""
+    out: str = "docs/results"
+    """The directory of the CSV files."""
+
+    @property
+    def name(self) -> str:
+        kind = (
+            f"training-{self.task}-{self.learner.replace(':', '-')}"
+            if self.what == "curves"
+            else f"collapse-{self.task}"
+        )
+        return f"off-q-{kind}"
+
+    @property
+    def kept(self) -> Path:
+        return Path(self.work) / self.name
+
+
+def chosen_rounds(rounds: int) -> list[int]:
+    """Rounds to look at, closer together at the start."""
+    parts = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    return sorted({max(1, round(part * rounds)) for part in parts})
+
+
+def train_curves(options: Options, demonstrations: us.Demonstrations) -> None:
+    algorithm: Any = off_q.learner(options.learner)
+    chosen, counts = chosen_rounds(algorithm.rounds), published.TRAJECTORIES
+    place = Path(options.work) / f"off-q-{options.task}" / options.learner.replace(":", "-")
+
+    def visit(done: int, states: Any) -> None:
+        if done in chosen:
+            policies = jax.device_get(jax.vmap(algorithm.policy)(states()))
+            for index, (count, seed) in enumerate((c, s) for c in counts for s in range(options.seeds)):
+                if count == TRAJECTORIES or 2 * done == algorithm.rounds:
+                    keep(options, policies, index, {"x": done * algorithm.steps, "seed": seed, "trajectories": count})
+
+    result = off_q.trained(
+        algorithm,
+        demonstrations,
+        off_q.TASKS[options.task],
+        counts,
+        options.seeds,
+        place,
+        display.progress_bar,
+        visit,
+    )
+    about(options, algorithm, result)
+
+
+def train_collapse(options: Options, demonstrations: us.Demonstrations) -> None:
+    algorithm = us.advil.preset("paper", rounds=options.rounds)
+    rounds: list[Any] = []
+
+    def visit(done: int, states: Any) -> None:
+        rounds.append(jax.device_get(jax.vmap(algorithm.policy)(states())))
+
+    with display.progress_bar("AdVIL, far too long") as report:
+        result = us.imitate(
+            algorithm,
+            demonstrations,
+            off_q.TASKS[options.task],
+            seeds=options.seeds,
+            episodes=TRAJECTORIES,
+            holdout=0.0,
+            progress=report,
+            visit=visit,
+        )
+    for seed, losses in enumerate(result.history["policy_loss"]):
+        cell = {"seed": seed, "trajectories": TRAJECTORIES}
+        for done in range(options.every, options.rounds + 1, options.every):
+            keep(options, rounds[done - 1], seed, {**cell, "x": done * algorithm.steps})
+        stop = jump(Watch(), losses)
+        if stop is not None:  # what the watch hands back is the policy of the round before
+            keep(options, rounds[stop - 2], seed, {**cell, "x": (stop - 1) * algorithm.steps, "watch": True})
+    result.save(options.kept / "run")
+    about(options, algorithm, result)
+
+
+def keep(options: Options, policies: Any, index: int, cell: dict[str, Any]) -> None:
+    """Save one policy of a batch; `cell` says what it is, and where it goes."""
+    policy = jax.tree.map(lambda x: x[index], policies)
+    spec = us.make(off_q.TASKS[options.task]).spec
+    name = "-".join(f"{key}{value}" for key, value in cell.items())
+    Actor(policy, spec, cell).save(options.kept / f"{name}.npz")
+
+
+def about(options: Options, algorithm: us.Algorithm, result: us.Result) -> None:
+    made = {"algorithm": algorithm.card.name, "preset": algorithm.preset_name, "runs_together": len(result.runs)}
+    write_json(options.kept / "about.json", {**made, "seconds": result.config["seconds"], **provenance()})
+    print(f"{options.name}: {len(result.runs)} runs trained in {result.config['seconds']} s", flush=True)
+
+
+def jump(watch: Watch, losses: np.ndarray) -> int | None:
+    """The round, from 1, in which the watch stops a run with these losses."""
+    _, jumped = jax.lax.scan(watch.look, watch.init(), np.asarray(losses, np.float32))
+    found = np.flatnonzero(np.asarray(jumped))
+    return int(found[0]) + 1 if found.size else None
+
+
+def play(options: Options) -> None:
+    env = off_q.TASKS[options.task]
+    actors = [
+        us.load_policy(path) for path in sorted(options.kept.glob("x*.npz")) + sorted(options.kept.glob("s*.npz"))
+    ]
+    with display.progress_bar(f"playing {len(actors)} policies") as report:
+        evaluation = us.evaluate(actors, env, options.episodes, seed=1, workers=options.workers, progress=report)
+    made, now = json.loads((options.kept / "about.json").read_text(encoding="utf-8")), provenance()
+    versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
+    rows = [
+        [
+            env,
+            made["algorithm"],
+            made["preset"],
+            actor.about["seed"],
+            actor.about["trajectories"],
+            "handed back by the watch" if actor.about.get("watch") else "steps",
+            actor.about["x"],
+            round(float(returns.mean()), 1),
+            round(float(returns.std()), 1),
+            len(returns),
+            made["seconds"],
+            made["runs_together"],
+            f"{made['command']} && {now['command']}",
+            versions,
+            made["device"],
+            now["date"],
+        ]
+        for actor, returns in zip(actors, evaluation.returns, strict=True)
+    ]
+    header = [
+        "env",
+        "algorithm",
+        "preset",
+        "seed",
+        "trajectories",
+        "x_kind",
+        "x",
+        "mean_return",
+        "std_return",
+        "episodes",
+    ]
+    header += ["train_seconds", "runs_together", "command", "versions", "device", "date"]
+    rows.sort(key=lambda row: (row[5], row[4], row[6], row[3]))
+    write_csv(Path(options.out) / f"{options.name}.csv", header, rows)
+    for key in dict.fromkeys((row[5], row[4], row[6]) for row in rows):
+        scores = [row[7] for row in rows if (row[5], row[4], row[6]) == key]
+        print(f"{key[1]:>3} trajectories {key[2]:>8} {key[0]:<26} {np.mean(scores):8.0f}  {scores}")
+
+
+def main() -> None:
+    options = tyro.cli(Options, description=__doc__)
+    if options.phase == "play":
+        play(options)
+        return
+    if options.demos is None:
+        raise SystemExit("train needs --demos FILE")
+    demonstrations = us.load(options.demos)
+    train_curves(options, demonstrations) if options.what == "curves" else train_collapse(options, demonstrations)
+
+
+if __name__ == "__main__":
+    main()
