@@ -10,39 +10,44 @@ episodes that none of them saw. Rows go to docs/results/off-q-settings-TASK.csv.
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tyro
+from jaxtyping import Array
 
 import understudy as us
 from understudy.actor import Actor
 from understudy.experiments.off_q import TASKS
+from understudy.policies import Policy
 from understudy.results import provenance, write_csv
 from understudy.run import traced
 from understudy.selection import held_out, held_out_payoff
-from understudy.types import Dataset, RoundData, Spec
+from understudy.statistics import Sample, interval
+from understudy.types import Dataset, RoundData, Spec, State
 
-BC = {
+BC: dict[str, dict[str, float]] = {
     "default": {},
     "no averaging": {"average": 0.0},
     "no weight decay": {"weight_decay": 0.0},
     "weight decay 0.3": {"weight_decay": 0.3},
     "weight decay 1": {"weight_decay": 1.0},
 }
-ADVIL = {
+ADVIL: dict[str, dict[str, float]] = {
     "default": {},
     "no averaging": {"average": 0.0},
     "no weight decay": {"weight_decay": 0.0},
     "weight decay 0.3": {"weight_decay": 0.3},
+    "cloning 1": {"cloning_weight": 1.0},
     "cloning 0.2": {"cloning_weight": 0.2},
-    "cloning 0.05": {"cloning_weight": 0.05},
     "cloning 0": {"cloning_weight": 0.0},
-    "penalty towards 0.4, weight 10": {"gradient_target": 0.4, "gradient_weight": 10.0},
-    "stronger critic: penalty 0.1": {"gradient_weight": 0.1},
+    "penalty towards 0 weight 1": {"gradient_target": 0.0, "gradient_weight": 1.0},
 }
+
+
+MAKERS: tuple[tuple[Any, dict[str, dict[str, float]]], ...] = ((us.bc, BC), (us.advil, ADVIL))
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,13 @@ class Options:
     """The directory of the CSV file."""
 
 
-def train(settings: list[us.Algorithm], spec: Spec, data: Dataset, seeds: int) -> list[list[us.Algorithm]]:
+def train(settings: list[us.Algorithm], spec: Spec, data: Dataset, seeds: int) -> list[list[Policy]]:
     """The policies of every setting and seed, trained in one program."""
 
-    def one(algorithm: us.Algorithm, key: jax.Array) -> us.Algorithm:
+    def one(algorithm: us.Algorithm, key: Array) -> Policy:
         state = algorithm.init(jax.random.fold_in(key, 0), spec, data)
 
-        def round_(state: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
+        def round_(state: State, k: Array) -> tuple[State, None]:
             return algorithm.update(state, RoundData(data), k)[0], None
 
         state, _ = jax.lax.scan(round_, state, jax.random.split(key, algorithm.rounds))
@@ -87,52 +92,38 @@ def main() -> None:
     options = tyro.cli(Options, description=__doc__)
     env = TASKS[options.task]
     demonstrations = us.load(options.demos).for_task(us.make(env).spec, env)
+    spec = demonstrations.spec
     seen, _ = demonstrations.split([options.trajectories], 0.0)
     everything, _ = demonstrations.split([demonstrations.episodes], 0.0)
     steps = int(seen.size[0])
     unseen = Dataset(jax.tree.map(lambda x: x[steps:], everything.steps), everything.size - steps)
-    criterion = held_out(demonstrations.spec, seen, unseen, 0)
-    rows = []
-    actors = []
-    for maker, table in ((us.bc, BC), (us.advil, ADVIL)):
+    criterion = held_out(spec, seen, unseen, 0)
+    cells: list[tuple[str, str, int, Actor, float]] = []
+    for maker, table in MAKERS:
         for squash in (True, False):
-            names = list(table) if squash else ["default"]
-            made = [maker(squash=squash, rounds=options.rounds, **table[name]) for name in names]
-            data = seen._replace(size=seen.size[0])
-            trained = train(made, demonstrations.spec, data, options.seeds)
-            for name, policies in zip(names, trained, strict=True):
+            named = dict(table) if squash else {"no squashing": {}}
+            made = [maker(squash=squash, rounds=options.rounds, **changes) for changes in named.values()]
+            trained = train(made, spec, seen._replace(size=seen.size[0]), options.seeds)
+            for name, policies in zip(named, trained, strict=True):
                 for seed, policy in enumerate(policies):
-                    actor = Actor(policy, demonstrations.spec, {"seed": seed})
-                    label = name if squash else "no squashing"
-                    rows.append(
-                        [env, maker.card.name, label, seed, options.trajectories, held_out_payoff(actor, criterion)]
-                    )
-                    actors.append(actor)
+                    actor = Actor(policy, spec, {"seed": seed})
+                    cells.append((maker.card.name, name, seed, actor, held_out_payoff(actor, criterion)))
             print(f"{maker.card.name}: {len(made)} settings x {options.seeds} seeds trained", flush=True)
-    evaluation = us.evaluate(actors, env, options.episodes, workers=options.workers)
+    evaluation = us.evaluate([cell[3] for cell in cells], env, options.episodes, workers=options.workers)
     made_by = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made_by["versions"].items())
     about = [made_by["command"], versions, made_by["device"], made_by["date"]]
-    table_rows = [
-        [
-            *row[:5],
-            f"{row[5]:.5f}",
-            round(float(returns.mean()), 1),
-            round(float(returns.std()), 1),
-            len(returns),
-            *about,
-        ]
-        for row, returns in zip(rows, evaluation.returns, strict=True)
-    ]
+    rows: list[list[Any]] = []
+    for (algorithm, name, seed, _, payoff), returns in zip(cells, evaluation.returns, strict=True):
+        score = [round(float(returns.mean()), 1), round(float(returns.std()), 1), len(returns)]
+        rows.append([env, algorithm, name, seed, options.trajectories, f"{payoff:.5f}", *score, *about])
     header = ["env", "algorithm", "setting", "seed", "trajectories", "held_out_payoff", "mean_return", "std_return"]
     path = Path(options.out) / f"off-q-settings-{options.task}.csv"
-    write_csv(path, [*header, "episodes", "command", "versions", "device", "date"], table_rows)
-    for key in dict.fromkeys((row[1], row[2]) for row in table_rows):
-        cells = [row for row in table_rows if (row[1], row[2]) == key]
-        payoff, score = (np.array([float(row[i]) for row in cells]) for i in (5, 6))
-        print(
-            f"{key[0]:6} {key[1]:32} payoff {payoff.mean():.4f}  return {score.mean():6.0f} ± {score.std(ddof=1) / len(score) ** 0.5:.0f}"
-        )
+    write_csv(path, [*header, "episodes", "command", "versions", "device", "date"], rows)
+    for key in dict.fromkeys((row[1], row[2]) for row in rows):
+        chosen = [row for row in rows if (row[1], row[2]) == key]
+        mean = np.mean([float(row[5]) for row in chosen])
+        print(f"{key[0]:6} {key[1]:32} payoff {mean:.5f}  return {interval(Sample.of([row[6] for row in chosen]))}")
 
 
 if __name__ == "__main__":

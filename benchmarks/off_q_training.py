@@ -5,11 +5,11 @@
     python benchmarks/off_q_training.py play curves --task halfcheetah --learner valuedice
     python benchmarks/off_q_training.py play collapse --task halfcheetah
 
-`train` keeps policies of several steps in --work, and `play` evaluates them, perhaps on another machine. `curves` trains
-a learner of the offline figure as `understudy reproduce off-q` does, leaves the runs where that command finds them, and
-keeps the policies of 10 trajectories on the way. `collapse` plays AdVIL at the paper's settings for far longer than the
-paper does, on 10 trajectories, with nothing to stop it, and asks the collapse watch afterwards when it would have
-stopped and what it would have handed back.
+`train` keeps policies of several steps in --work, and `play` evaluates them, perhaps on another machine. `curves`
+trains a learner of the offline figure as `understudy reproduce off-q` does, leaves the runs where that command finds
+them, and keeps the policies of 10 trajectories on the way. `collapse` plays AdVIL at the paper's settings for far
+longer than the paper does, on 10 trajectories, with nothing to stop it, and asks the collapse watch afterwards when it
+would have stopped and what it would have handed back.
 """
 
 import json
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tyro
 
@@ -150,7 +151,7 @@ def about(options: Options, algorithm: us.Algorithm, result: us.Result) -> None:
 
 def jump(watch: Watch, losses: np.ndarray) -> int | None:
     """The round, from 1, in which the watch stops a run with these losses."""
-    _, jumped = jax.lax.scan(watch.look, watch.init(), np.asarray(losses, np.float32))
+    _, jumped = jax.lax.scan(watch.look, watch.init(), jnp.asarray(losses))
     found = np.flatnonzero(np.asarray(jumped))
     return int(found[0]) + 1 if found.size else None
 

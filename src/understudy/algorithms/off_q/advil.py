@@ -82,8 +82,6 @@ class AdVIL(Algorithm):
         "paper": {
             "policy_lr": 8e-6,
             "batch_size": 1024,
-            "gradient_target": 0.4,
-            "gradient_weight": 10.0,
             "cloning_weight": 0.2,
             "gain": 1.0,
             "weight_decay": 0.0,
@@ -100,9 +98,9 @@ class AdVIL(Algorithm):
     """Adam's learning rate of the critic, η_f."""
     batch_size: int = eqx.field(static=True, default=256)
     """Steps in a minibatch."""
-    gradient_target: float = 0.0
+    gradient_target: float = 0.4
     """What the penalty pulls the norm of the critic's gradient towards, g."""
-    gradient_weight: float = 1.0
+    gradient_weight: float = 10.0
     """Weight of the gradient penalty, w_g."""
     orthogonal_weight: float = 1e-4
     """Weight of the policy's orthogonal regularisation, w_o."""
