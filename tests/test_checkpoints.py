@@ -127,7 +127,7 @@ def test_a_short_run_leaves_no_checkpoint(demonstrations, place):
 
 
 def test_an_interruption_when_all_have_stopped_is_none(demonstrations, place):
-    """BUG (run.offline): it says interrupted, while no run's status does, so that what is saved reads as finished.
+    """Else the result would say interrupted, while no run's status does.
 
     `understudy train` then refuses to go on: the directory already holds a run.
     """
@@ -138,7 +138,7 @@ def test_an_interruption_when_all_have_stopped_is_none(demonstrations, place):
 
 
 def test_what_a_visit_keeps_of_a_round_outlives_it(demonstrations):
-    """BUG (run.offline): with a single lane, states() hands out the very arrays that the next round donates."""
+    """With a single lane, the states could be the very arrays that the next round donates."""
     kept = []
     us.imitate(Counting("never"), demonstrations, seeds=1, visit=lambda done, states: kept.append(states()))
     assert [float(state.rounds[0]) for state in kept] == list(range(1, 13))
@@ -153,7 +153,7 @@ OTHER = us.Demonstrations.from_arrays(np.ones((20, 1)), np.tile([0, 1], 10), [20
         ({"algorithm": Counting("never", rounds=13)}, "settings"),
         ({"algorithm": Counting("nan")}, "settings"),
         ({"seeds": [0, 2]}, "seeds"),
-        # BUG (front_door.imitate): says "demonstrations and seeds", since their sizes have an entry for each run.
+        # The demonstrations' sizes have an entry for each run, which must not count as other data.
         ({"seeds": 3}, "seeds"),
         ({"demonstrations": OTHER}, "demonstrations"),
         (
@@ -214,7 +214,7 @@ def patched(data, offset, value):
         lambda data: data.replace("identity".encode("utf-32-le"), "identify".encode("utf-32-le")),
         lambda data: archive(np.save, np.zeros(3)),
         lambda data: archive(np.savez, x=np.zeros(3)),
-        # BUG (checkpoints.load): zipfile raises NotImplementedError and RuntimeError for these, which pass unnamed.
+        # zipfile raises NotImplementedError and RuntimeError for these.
         lambda data: patched(data, 10, b"\x63"),
         lambda data: patched(data, 8, b"\x01"),
     ],
@@ -268,7 +268,7 @@ def interrupted_at(monkeypatch):
     "out",
     [
         "runs/mine",
-        # BUG (commands.train): the checkpoint goes inside the directory, which is then not free for the run.
+        # The checkpoint must not go inside the directory, which would then not be free for the run.
         "runs/mine/",
     ],
 )

@@ -110,7 +110,7 @@ def test_a_run_is_kept_whole_and_comes_back(result, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["algorithm"]["hyperparameters"]["lr"] == 3e-3
-    assert set(config["algorithm"]["hyperparameters"]) == {f for f in us.bc.__dataclass_fields__ if f != "card"}
+    assert set(config["algorithm"]["hyperparameters"]) == {f.name for f in dataclasses.fields(us.bc)}
     assert config["seeds"] == [0, 1, 2]
     assert {"jax", "understudy", "python"} <= set(config["versions"])
     rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))

@@ -53,19 +53,16 @@ def table(path="r.csv"):
         return list(csv.DictReader(file))
 
 
-@pytest.fixture
-def idle(monkeypatch):
-    """From when it is called, nothing may train, and unless told, nothing may play."""
-
-    def forbid(playing=True):
-        monkeypatch.setattr(off_q, "imitate", lambda *a, **k: pytest.fail("trained"))
-        if playing:
-            monkeypatch.setattr("understudy.results.evaluate", lambda *a, **k: pytest.fail("played"))
-
-    return forbid
+def forbid(monkeypatch, *places):
+    """From now on, whoever calls what is there fails."""
+    for place in places:
+        monkeypatch.setattr(place, lambda *a, place=place, **k: pytest.fail(f"{place} was called"))
 
 
-def test_the_command_writes_returns_and_a_figure_and_repeats_nothing(reproduce, idle, tmp_path):
+TRAINING, PLAYING = "understudy.experiments.off_q.imitate", "understudy.results.evaluate"
+
+
+def test_the_command_writes_returns_and_a_figure_and_repeats_nothing(reproduce, monkeypatch, tmp_path):
     status, out, err = reproduce(*TWO)
     assert (status, err) == (0, "")
     assert "The returns: r.csv. The figure: r.png" in out
@@ -77,22 +74,19 @@ def test_the_command_writes_returns_and_a_figure_and_repeats_nothing(reproduce, 
     ]
     assert {(row["env"], row["algorithm"], row["x_kind"]) for row in rows} == {("Pendulum", "bc", "trajectories")}
     assert len({row["mean_return"] for row in rows}) == 8
-    assert imread(tmp_path / "r.png").shape[2] == 4
-    written = (tmp_path / "r.csv").read_bytes()
-    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == [
-        *("bc-fast", "bc-fast.csv", "bc-tiny", "bc-tiny.csv")
-    ]
-
-    idle(playing=False)
-    assert reproduce(*TWO, "--episodes", "3")[0] == 0  # more episodes: played again, not trained
-    assert {row["episodes"] for row in table()} == {"3"}
-    assert reproduce(*TWO)[0] == 0
-    played = [{**row, "evaluate_seconds": "", "date": "", "command": ""} for row in table()]
-    assert played == [{**row, "evaluate_seconds": "", "date": "", "command": ""} for row in rows]
-    written = (tmp_path / "r.csv").read_bytes()
-    idle()
+    assert imread("r.png").shape[2] == 4
+    kept = ["bc-fast", "bc-fast.csv", "bc-tiny", "bc-tiny.csv"]
+    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == kept
+    forbid(monkeypatch, TRAINING, PLAYING)
     assert reproduce(*TWO)[:2] == (0, out)
-    assert (tmp_path / "r.csv").read_bytes() == written
+    assert table() == rows
+
+
+def test_for_more_episodes_it_plays_again_and_trains_nothing(reproduce, monkeypatch):
+    assert reproduce(*ONE)[0] == 0
+    forbid(monkeypatch, TRAINING)
+    assert reproduce(*ONE, "--episodes", "3")[0] == 0
+    assert [row["episodes"] for row in table()] == ["3"] * 4
 
 
 @pytest.mark.parametrize(
@@ -100,36 +94,36 @@ def test_the_command_writes_returns_and_a_figure_and_repeats_nothing(reproduce, 
     [((), {**TINY, "lr": 0.1}), (("--seeds", "3"), TINY), (("--trajectories", "2", "4"), TINY)],
     ids=["settings", "seeds", "trajectories"],
 )
-def test_runs_of_something_else_in_the_same_place_are_refused(changes, settings, reproduce, idle, monkeypatch):
+def test_runs_of_something_else_in_the_same_place_are_refused(changes, settings, reproduce, monkeypatch):
     assert reproduce(*ONE)[0] == 0
     before = table()
     monkeypatch.setattr(us.bc, "presets", {"tiny": settings})
-    idle()
+    forbid(monkeypatch, TRAINING, PLAYING)
     status, out, err = reproduce(*ONE, *changes)
     assert (status, out) == (2, "")
     assert err == "error: 'work/bc-tiny' holds runs of other settings, seeds or data: remove it, or change --work\n"
     assert table() == before
 
 
-def test_other_demonstrations_of_the_same_size_are_refused_too(reproduce, idle):
-    """BUG (off_q.trained): only the number of steps is compared, and the tasks' episodes are all equally long."""
+def test_other_demonstrations_of_the_same_size_are_refused_too(reproduce, monkeypatch):
+    """The number of steps says little: the tasks' episodes are all equally long."""
     assert reproduce(*ONE)[0] == 0
     bundled = us.load("Pendulum")
     us.Demonstrations.from_arrays(
         bundled.observations, -bundled.actions, bundled.lengths, action_space=bundled.action_space, env="Pendulum"
     ).save("other.npz")
-    idle()
+    forbid(monkeypatch, TRAINING, PLAYING)
     status, _, err = reproduce(*ONE, "--demos", "other.npz")
     assert status == 2
     assert "holds runs of other settings, seeds or data" in err
 
 
 def test_when_runs_are_removed_their_returns_are_not_kept(reproduce):
-    """BUG (off_q.run): the error says to remove the runs; the returns beside them then pass for those of new ones."""
+    """Else the returns beside them would pass for those of new ones."""
     assert reproduce(*ONE)[0] == 0
     shutil.rmtree("work/bc-tiny")
-    assert reproduce(*ONE, "--trajectories", "2", "4")[0] == 0
-    assert {row["x"] for row in table()} == {"2", "4"}
+    assert reproduce(*ONE, "--trajectories", "3", "5")[0] == 0
+    assert {row["x"] for row in table()} == {"3", "5"}
 
 
 def test_interrupted_training_leaves_its_place_and_no_run(reproduce, monkeypatch, tmp_path):
@@ -145,12 +139,12 @@ def test_interrupted_training_leaves_its_place_and_no_run(reproduce, monkeypatch
     assert reproduce(*ONE)[0] == 0
     assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["bc-tiny", "bc-tiny.csv"]
     assert us.load_run("work/bc-tiny").history["loss"].shape == (4, 6)
-    # BUG (cli.main): "interrupted: nothing was written", though the place is kept and the same command goes on.
+    # The place is kept and the same command goes on, so it must not say that nothing was written.
     assert "nothing was written" not in err
 
 
 def test_without_demonstrations_it_says_what_to_pass(understudy, tmp_path):
-    """BUG (commands.reproduce_off_q): `load` speaks of a path, and not of the option that takes it."""
+    """In the words of the option that takes them."""
     status, out, err = understudy("reproduce", "off-q", "--task", "ant")
     assert (status, out) == (2, "")
     assert err.startswith("error: ")
@@ -165,7 +159,7 @@ def test_without_demonstrations_it_says_what_to_pass(understudy, tmp_path):
         (("--learners", "bcc"), "unknown algorithm 'bcc': did you mean 'bc'?"),
         (("--learners", "advil:papr"), "unknown preset of advil 'papr': did you mean 'paper'?"),
         (("--trajectories", "99"), "episodes is 99, but there are 25 in Pendulum"),
-        (("--out", "."), "'.' is a directory, and a file is needed"),
+        (("--out", "."), "out is '.': a .csv file is needed"),
     ],
 )
 def test_a_mistake_in_the_figures_command_is_one_line(words, said, reproduce, tmp_path):
@@ -183,16 +177,12 @@ def test_a_learner_is_an_algorithm_with_a_preset():
     assert {"bc", "valuedice", "advil"} <= set(names)
 
 
-def like_published(env, algorithm="advil", seeds=5, **shifts):
+def like_published(env, algorithm="advil", seeds=5, shifts=()):
     """A curve with the published means and standard deviations, but for what is added at some sizes."""
-    spread = np.linspace(-1, 1, seeds) if seeds > 1 else np.zeros(1)
-    spread = spread / (spread.std(ddof=1) if seeds > 1 else 1)
-    points = published.off_q(env, algorithm).items()
-    return off_q.Curve(
-        algorithm,
-        "default",
-        {count: sample.mean + shifts.get(f"at{count}", 0) + sample.std * spread for count, sample in points},
-    )
+    spread = stats.zscore(np.arange(seeds), ddof=1) if seeds > 1 else np.zeros(1)
+    points, shifts = published.off_q(env, algorithm), dict(shifts)
+    returns = {count: sample.mean + shifts.get(count, 0) + sample.std * spread for count, sample in points.items()}
+    return off_q.Curve(algorithm, "default", returns)
 
 
 @pytest.mark.parametrize("env", [CHEETAH, ANT])
@@ -201,15 +191,24 @@ def like_published(env, algorithm="advil", seeds=5, **shifts):
     ("shifts", "below"),
     [
         ({}, []),
-        ({"at15": -5000}, [15]),
-        ({"at5": -5000, "at25": -5000}, [5, 25]),
-        ({"at10": 5000}, []),
+        ({15: -5000}, [15]),
+        ({5: -5000, 25: -5000}, [5, 25]),
+        ({10: 5000}, []),
     ],
 )
 def test_significantly_below_names_exactly_the_sizes_that_are(env, algorithm, shifts, below):
-    verdict = off_q.compare(like_published(env, algorithm, **shifts), env)
+    verdict = off_q.compare(like_published(env, algorithm, shifts=shifts), env)
     assert verdict.below == below
     assert verdict.ours - verdict.theirs == pytest.approx(sum(shifts.values()) / 5)
+
+
+@pytest.mark.parametrize(("errors", "below"), [(1.9, []), (2.2, []), (4.0, [15])])
+def test_one_size_of_five_has_to_be_further_below_than_one_alone(errors, below):
+    """With 8 degrees of freedom the 5% level is at 1.86 standard errors, and a fifth of it at 2.90."""
+    shift = -errors * (2 * published.off_q(ANT, "advil")[15].standard_error ** 2) ** 0.5
+    assert off_q.compare(like_published(ANT, shifts={15: shift}), ANT).below == below
+    alone = off_q.Curve("advil", "default", {15: like_published(ANT, shifts={15: shift}).returns[15]})
+    assert off_q.compare(alone, ANT).below == [15]
 
 
 def test_there_is_no_verdict_where_no_test_is_possible():
@@ -318,8 +317,10 @@ def test_the_paper_preset_is_table_11():
 
 
 def test_changed_settings_are_no_preset_any_more():
-    changed = us.advil.preset("paper", rounds=7)
-    assert (changed.rounds, changed.preset_name) == (7, "custom")
+    changed = us.advil.preset("paper", rounds=7, policy_lr=1e-3)
+    assert (changed.rounds, changed.policy_lr, changed.batch_size) == (7, 1e-3, 1024)
+    assert changed.preset_name == "custom"
+    assert us.advil.preset("paper", rounds=7).preset_name == "custom"
 
 
 @pytest.mark.parametrize(
@@ -339,8 +340,9 @@ def test_an_unknown_preset_is_named_and_the_nearest_suggested():
 def test_with_a_preset_the_help_shows_its_numbers(words, understudy):
     status, out, _ = understudy("train", "advil", *words, "--help")
     assert status == 0
-    shown = dict(re.findall(r"--([a-z-]+) (?:FLOAT|INT) [^(]*(?:\([^d][^)]*\)[^(]*)?\(default: (\S+)\)", _plain(out)))
-    assert {name: float(shown[name.replace("_", "-")]) for name in TABLE_11} == TABLE_11
+    for name, number in TABLE_11.items():
+        shown = re.search(rf"--{name.replace('_', '-')} .*?\(default: (\S+)\)", _plain(out))
+        assert float(shown[1]) == number
     assert "--preset paper" in _plain(understudy("train", "advil", "--help")[1])
 
 

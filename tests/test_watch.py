@@ -20,11 +20,11 @@ demonstrations, no_criterion = test_run.demonstrations, test_run.no_criterion
 SEEDS = 200
 
 
+@eqx.filter_jit
 def alarms(watch, seen):
     """(seeds, rounds): where the watch saw a jump."""
-    return jax.vmap(lambda row: jax.lax.scan(lambda m, loss: watch.look(m, loss), watch.init(), row)[1])(
-        jnp.asarray(seen)
-    )
+    look = jax.vmap(lambda row: jax.lax.scan(lambda memory, loss: watch.look(memory, loss), watch.init(), row)[1])
+    return look(jnp.asarray(seen))
 
 
 def losses(rounds, slope, noise=0.05):

@@ -271,10 +271,10 @@ def main() -> None:
             torch.set_float32_matmul_precision("high")  # TF32, which JAX's own default is there
         algorithm, _ = load(folder, task, device)
         timed(algorithm, 20)
-        steps, spent = 0, 0.0
+        steps, spent, worked = 0, 0.0, time.process_time()
         while spent < SECONDS:
             steps, spent = steps + 50, spent + timed(algorithm, 50)
-        said["ms"] = spent / steps * 1e3
+        said |= {"ms": spent / steps * 1e3, "share": (time.process_time() - worked) / (spent * threads)}
         # A step that went astray would still be timed: say so instead.
         if not all(torch.isfinite(values).all() for values in algorithm.average.values):
             sys.exit(f"the weights of {task} are not finite after {steps} steps")

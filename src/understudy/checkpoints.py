@@ -45,7 +45,7 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any], every: float = 30.0):
         self.path, self.every = Path(path), every
         check_place(self.path)
-        self.identity = {name: _digest(part) for name, part in identity.items()}
+        self.identity = {name: digest(part) for name, part in identity.items()}
         self._saved = time.monotonic()
 
     @property
@@ -72,7 +72,7 @@ class Checkpoint:
             about = json.loads(str(arrays["about.json"]))
             found, seconds = about["identity"], float(about["seconds"])
             known = about["format"] == FORMAT
-        except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (ValueError, OSError, EOFError, KeyError, RuntimeError, TypeError, zipfile.BadZipFile) as error:
             raise RunError(f"'{self.path}' is not a checkpoint ({type(error).__name__}): remove it") from error
         differ = [name for name, digest in self.identity.items() if found.get(name) != digest]
         if differ or not known:
@@ -89,7 +89,7 @@ class Checkpoint:
         Path(path).unlink(missing_ok=True)
 
 
-def _digest(part: Any) -> str:
+def digest(part: Any) -> str:
     """A fingerprint of arrays and of what JSON can say."""
     made = hashlib.sha256()
     for leaf in jax.tree.leaves(part):

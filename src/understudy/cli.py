@@ -40,8 +40,8 @@ def main() -> None:
     except OSError as error:
         print(f"error: {error.strerror or error}{f': {error.filename!r}' if error.filename else ''}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("\ninterrupted: nothing was written", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(f"\ninterrupted: {str(stopped) or 'nothing was written'}", file=sys.stderr)
         sys.exit(130)
 
 

@@ -3,7 +3,8 @@
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,7 +20,7 @@ from understudy.data import bundled, load
 from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
 from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
-from understudy.errors import NeedsError
+from understudy.errors import NeedsError, SettingError
 from understudy.evaluation import Evaluation
 from understudy.experiments import off_q, published
 from understudy.front_door import HOLDOUT, imitate
@@ -89,7 +90,7 @@ class Train:
 def train(algorithm: Algorithm, options: Train) -> int:
     if options.demos is None and options.env is None:
         raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
-    out = options.out or f"runs/{algorithm.card.name}"
+    out = str(Path(options.out or f"runs/{algorithm.card.name}"))
     checkpoint = f"{out}.checkpoint.npz"
     goes_on = Path(checkpoint).exists()
     if not (goes_on and _interrupted(out)):
@@ -100,7 +101,10 @@ def train(algorithm: Algorithm, options: Train) -> int:
     demonstrations = load(source)
     # Bundled demonstrations were checked against their task: its simulator need not be installed to learn from them.
     needed = "environment" in algorithm.card.needs or source != options.env or source not in bundled()
-    with display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report:
+    with (
+        display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
+        _place(checkpoint),
+    ):
         result = imitate(
             algorithm,
             demonstrations,
@@ -127,6 +131,17 @@ def train(algorithm: Algorithm, options: Train) -> int:
         return 130
     print(f"\nKept in {out}. How far from the expert? understudy evaluate {out}")
     return 0
+
+
+@contextmanager
+def _place(checkpoint: str) -> Iterator[None]:
+    """Ctrl-C, a second time, ends training at once; what it says depends on whether a place was kept before."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if Path(checkpoint).exists():
+            raise KeyboardInterrupt(f"training keeps its place in {checkpoint}, the same command goes on") from None
+        raise
 
 
 def evaluate(
@@ -236,9 +251,13 @@ def reproduce_off_q(
     """
     env = off_q.TASKS[task]
     path = Path(out or f"docs/results/off-q-{task}.csv")
+    if path.suffix != ".csv":
+        raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
     check_place(path)
     for name in learners:
         off_q.learner(name)
+    if demos is None and env not in bundled():
+        raise NeedsError(f"no demonstrations of {env} are bundled: pass --demos, an npz file of them")
     demonstrations = load(demos or env)
     header, rows = off_q.run(
         demonstrations,

@@ -12,7 +12,7 @@ import numpy as np
 
 from understudy import run
 from understudy.actor import Actor
-from understudy.checkpoints import Checkpoint
+from understudy.checkpoints import Checkpoint, digest
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, HostEnvironment, make, public_name
 from understudy.errors import DemonstrationError, NeedsError, SettingError
@@ -58,7 +58,7 @@ def imitate(
     settings, kept = hyperparameters(algorithm), None
     if checkpoint is not None:
         named = json.dumps([algorithm.card.name, settings])
-        data = (training, demonstrations.spec)
+        data = (training.steps, count_list, demonstrations.spec)
         kept = Checkpoint(checkpoint, {"settings": named, "demonstrations": data, "seeds": seed_list})
     trained = run.offline(algorithm, demonstrations.spec, training, keys, progress, kept, visit)
 
@@ -82,7 +82,7 @@ def imitate(
         "seeds": seed_list,
         "episodes": count_list,
         "holdout": float(holdout),
-        "demonstrations": _summary(demonstrations),
+        "demonstrations": summary(demonstrations),
         "seconds": round(trained.seconds, 3),
         **provenance(),
     }
@@ -139,7 +139,7 @@ def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
     return [int(value) for value in numbers]
 
 
-def _summary(demonstrations: Demonstrations) -> dict[str, Any]:
+def summary(demonstrations: Demonstrations) -> dict[str, Any]:
     """What a run's configuration says of the demonstrations."""
     stated = demonstrations.expert_return
     if stated is not None and not np.isfinite(stated.std):  # JSON has no NaN
@@ -147,6 +147,7 @@ def _summary(demonstrations: Demonstrations) -> dict[str, Any]:
     else:
         known = None if stated is None else stated._asdict()
     return {
+        "digest": digest([demonstrations.observations, demonstrations.actions, demonstrations.lengths]),
         "env": demonstrations.env,
         "episodes": demonstrations.episodes,
         "steps": demonstrations.steps,

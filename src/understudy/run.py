@@ -101,7 +101,9 @@ def offline(
             progress(len(history), algorithm.rounds, means)
 
     def states() -> State:
-        return jax.tree.map(lambda *part: jnp.concatenate(part)[: len(keys)], *(lane.states for lane in lanes))
+        # A copy: with a single lane these would be the very arrays that the next round overwrites.
+        together = (jnp.copy(jnp.concatenate(part)[: len(keys)]) for part in zip(*map(_leaves, lanes), strict=True))
+        return jax.tree.unflatten(jax.tree.structure(lanes[0].states), list(together))
 
     def keep(place: Checkpoint) -> None:
         active = np.concatenate([lane.active for lane in lanes])[: len(keys)]
@@ -128,7 +130,8 @@ def offline(
         if checkpoint is not None and (interrupt.is_set() or checkpoint.path.exists()):
             keep(checkpoint)
     seconds = before + time.perf_counter() - began
-    return _summary(algorithm, states(), history, seconds, interrupt.is_set() and len(history) < algorithm.rounds)
+    early = len(history) < algorithm.rounds and _going(history[-1]).any()
+    return _summary(algorithm, states(), history, seconds, interrupt.is_set() and bool(early))
 
 
 def _shares(runs: int) -> np.ndarray:
@@ -141,6 +144,10 @@ def _shares(runs: int) -> np.ndarray:
     size = -(-runs // cores) if jax.default_backend() == "cpu" else runs
     shares = -(-runs // size)
     return np.minimum(np.arange(shares * size), runs - 1).reshape(shares, size)
+
+
+def _leaves(lane: "_Lane") -> list[Array]:
+    return jax.tree.leaves(lane.states)
 
 
 class _Lane:

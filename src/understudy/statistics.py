@@ -49,6 +49,8 @@ def imitation_gap(expert: Sample, learner: Sample) -> Interval:
 
 def less(ours: Sample, theirs: Sample) -> float:
     """The chance of a difference this far below, were the means the same (Welch's t, one-sided)."""
+    if min(ours.size, theirs.size) < 2:
+        return float("nan")  # a single number has no spread to compare with
     error, freedom = _welch([(ours.std, ours.size), (theirs.std, theirs.size)])
     difference = ours.mean - theirs.mean
     if error == 0:

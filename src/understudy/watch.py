@@ -54,7 +54,9 @@ class Watch(eqx.Module):
         first = seen.rounds == 0
         level = jnp.where(first, loss, seen.level)
         deviation = jnp.abs(loss - level)
-        jumped = (self.jump > 0) & (seen.rounds >= self.warm_up) & (deviation > self.jump * seen.spread)
+        # A loss that never moved has no usual deviation: rounding is not a jump.
+        usual = jnp.maximum(seen.spread, 1e-6 * jnp.abs(level))
+        jumped = (self.jump > 0) & (seen.rounds >= self.warm_up) & (deviation > self.jump * usual)
         # A plain mean at first, so that the start does not linger.
         weight = jnp.maximum(self.memory, 1 / (seen.rounds + 1))
         spread = seen.spread + weight * (deviation - seen.spread)

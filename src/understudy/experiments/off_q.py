@@ -21,7 +21,7 @@ from understudy.checkpoints import Checkpoint
 from understudy.data import Demonstrations
 from understudy.errors import RunError
 from understudy.experiments import published
-from understudy.front_door import imitate
+from understudy.front_door import imitate, summary
 from understudy.game import DEFAULT, Algorithm
 from understudy.results import Result, hyperparameters, load_run, result_rows, write_csv
 from understudy.run import Progress, Visit
@@ -73,6 +73,8 @@ def run(
         algorithm = learner(name)
         place = Path(work) / name.replace(":", "-")
         returns = place.with_name(f"{place.name}.csv")
+        if not place.exists():
+            returns.unlink(missing_ok=True)
         result = trained(algorithm, demonstrations, env, counts, seeds, place, progress)
         if not _played(returns, episodes):
             with progress(f"playing {len(result.policies)} policies of {name}") as report:
@@ -97,13 +99,13 @@ def trained(
     """The learner's runs, from their directory or trained now."""
     if place.exists():
         result = load_run(place)
-        asked = (hyperparameters(algorithm), list(range(seeds)), list(counts), demonstrations.steps)
+        asked = (hyperparameters(algorithm), list(range(seeds)), list(counts), summary(demonstrations)["digest"])
         config = result.config
         found = (
             config["algorithm"]["hyperparameters"],
             config["seeds"],
             config["episodes"],
-            config["demonstrations"]["steps"],
+            config["demonstrations"]["digest"],
         )
         if asked != found:
             raise RunError(f"'{place}' holds runs of other settings, seeds or data: remove it, or change --work")
@@ -123,7 +125,7 @@ def trained(
             visit=visit,
         )
     if result.interrupted:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(f"training keeps its place in {checkpoint}, and the same command goes on from there")
     result.save(place)
     Checkpoint.discard(checkpoint)
     return result
