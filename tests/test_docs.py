@@ -83,6 +83,30 @@ def test_the_table_of_behavioral_cloning_is_its_results():
         assert " | ".join(cells) in page
 
 
+def test_the_table_of_settings_is_their_results():
+    found = {}
+    for task in ("halfcheetah", "ant"):
+        for row in csv.DictReader((ROOT / f"docs/results/off-q-settings-{task}.csv").open(encoding="utf-8")):
+            cell = found.setdefault((row["algorithm"], row["setting"]), {}).setdefault(task, [])
+            cell.append((float(row["held_out_payoff"]), float(row["mean_return"])))
+    page = (ROOT / "docs/advil.md").read_text(encoding="utf-8")
+    for (algorithm, setting), tasks in found.items():
+        cells = []
+        for numbers in map(np.array, tasks.values()):
+            assert len(numbers) == 5
+            payoff, score = numbers.mean(axis=0)
+            error = numbers[:, 1].std(ddof=1) / np.sqrt(5)
+            cells += [f"{1e4 * payoff:.1f}", f"{score:.0f} ± {error:.0f}"]
+        assert f"| {algorithm} | {setting} | {' | '.join(cells)} |" in page
+
+
+def test_every_algorithm_has_a_page():
+    for name in us.ALGORITHMS:
+        page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+        assert f"`us.{name}()`" in page
+        assert "## When to use it" in page
+
+
 def test_every_algorithm_is_in_the_readmes_taxonomy():
     table = README[README.index("## The taxonomy") :]
     for name in us.ALGORITHMS:
