@@ -4,6 +4,7 @@
     python benchmarks/off_q_training.py train collapse --task halfcheetah --demos FILE
     python benchmarks/off_q_training.py play curves --task halfcheetah --learner valuedice
     python benchmarks/off_q_training.py play collapse --task halfcheetah
+    python benchmarks/off_q_training.py table curves --task halfcheetah
 
 `train` keeps policies of several steps in --work, and `play` evaluates them, perhaps on another machine. `curves`
 trains a learner of the offline figure as `understudy reproduce off-q` does, leaves the runs where that command finds
@@ -12,6 +13,7 @@ longer than the paper does, on 10 trajectories, with nothing to stop it, and ask
 would have stopped and what it would have handed back.
 """
 
+import csv
 import json
 import os
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from understudy.actor import Actor
 from understudy.experiments import off_q, published
 from understudy.results import provenance, write_csv
 from understudy.storage import write_json
+from understudy.types import RoundData
 from understudy.watch import Watch
 
 TRAJECTORIES = 10
@@ -36,8 +39,8 @@ TRAJECTORIES = 10
 
 @dataclass(frozen=True)
 class Options:
-    phase: tyro.conf.Positional[Literal["train", "play"]]
-    """Train and keep policies, or play those that were kept."""
+    phase: tyro.conf.Positional[Literal["train", "play", "table"]]
+    """Train and keep policies, play those that were kept, or say what it took to get as far as ValueDICE."""
     what: tyro.conf.Positional[Literal["curves", "collapse"]]
     """Learning curves, or far too long a run."""
     task: Literal["halfcheetah", "ant"]
@@ -206,10 +209,67 @@ def play(options: Options) -> None:
         print(f"{key[1]:>3} trajectories {key[2]:>8} {key[0]:<26} {np.mean(scores):8.0f}  {scores}")
 
 
+def table(options: Options) -> None:
+    """Steps, FLOP and seconds until 90% of ValueDICE's final return, for every learner whose curve was played."""
+    found: dict[str, list[dict[str, str]]] = {}
+    prefix = f"off-q-training-{options.task}-"
+    for path in sorted(Path(options.out).glob(f"{prefix}*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if int(row["trajectories"]) == TRAJECTORIES]
+        found[path.stem.removeprefix(prefix).replace("-", ":", 1)] = rows
+    if "valuedice" not in found:
+        raise SystemExit(f"no {prefix}valuedice.csv in {options.out}: train and play it first")
+    curves = {name: curve(rows) for name, rows in found.items()}
+    goal = 0.9 * curves["valuedice"][max(curves["valuedice"])]
+    lines: list[list[Any]] = []
+    for name, points in curves.items():
+        algorithm: Any = off_q.learner(name)
+        seconds = float(found[name][0]["train_seconds"]) / (algorithm.rounds * algorithm.steps)
+        reached = next((step for step, value in sorted(points.items()) if value >= goal), None)
+        cost = flop(algorithm, options.task)
+        spent = (
+            ["never", "", ""] if reached is None else [reached, f"{reached * cost:.3g}", round(reached * seconds, 1)]
+        )
+        lines.append([off_q.TASKS[options.task], name, TRAJECTORIES, round(goal, 1), *spent, f"{cost:.3g}"])
+        print(
+            f"{name:<16} 90% of ValueDICE's final return ({goal:.0f}): {spent[0]} steps, {spent[1]} FLOP, {spent[2]} s"
+        )
+    made = provenance()
+    header = ["env", "learner", "trajectories", "goal", "steps", "flop", "seconds_of_25_runs", "flop_a_step"]
+    tail = [made["command"], made["date"]]
+    write_csv(
+        Path(options.out) / f"off-q-compute-{options.task}.csv",
+        [*header, "command", "date"],
+        [[*line, *tail] for line in lines],
+    )
+
+
+def curve(rows: list[dict[str, str]]) -> dict[int, float]:
+    """Steps → the mean return over seeds."""
+    points: dict[int, list[float]] = {}
+    for row in rows:
+        points.setdefault(int(row["x"]), []).append(float(row["mean_return"]))
+    return {step: float(np.mean(values)) for step, values in points.items()}
+
+
+def flop(algorithm: us.Algorithm, task: str) -> float:
+    """Floating-point operations of one run's step, as XLA counts them."""
+    spec = us.make(off_q.TASKS[task]).spec
+    zeros = us.Demonstrations.from_arrays(
+        np.zeros((2, *spec.obs_shape)), np.zeros((2, *spec.action.shape)), action_space=spec.action
+    )
+    data, _ = zeros.split([1], 0.0)
+    single = data._replace(size=data.size[0])
+    # A loop's body is counted once however often it runs, so one step is what there is to count.
+    state = algorithm.init(jax.random.key(0), spec, single)
+    compiled = jax.jit(algorithm.update).lower(state, RoundData(single), jax.random.key(0)).compile()
+    return float(compiled.cost_analysis()["flops"])
+
+
 def main() -> None:
     options = tyro.cli(Options, description=__doc__)
-    if options.phase == "play":
-        play(options)
+    if options.phase != "train":
+        play(options) if options.phase == "play" else table(options)
         return
     if options.demos is None:
         raise SystemExit("train needs --demos FILE")
