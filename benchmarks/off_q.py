@@ -31,7 +31,7 @@ from jaxtyping import Array, Float, Key
 import understudy as us
 from understudy import payoffs, run
 from understudy.algorithms.off_q.advil import AdVIL, AdVILState
-from understudy.algorithms.off_q.valuedice import ValueDICE, ValueDICEState, _first
+from understudy.algorithms.off_q.valuedice import Places, ValueDICE, ValueDICEState
 from understudy.critics import gradient_penalty, interpolate
 from understudy.networks import MLP
 from understudy.policies import Gaussian
@@ -44,7 +44,7 @@ MANY = 25
 # Of the largest number compared. The policy's gradient comes after the critic's first move, and Adam's first move is as
 # long for a gradient that is nearly zero, and so all rounding, as for any other.
 TOLERANCES = {"payoff": 1e-4, "penalty": 1e-4, "critic_moment": 1e-4, "policy_moment": 1e-3}
-QUIET = 0.9  # The share of the cores' time that PyTorch's threads got; 0.99 where nothing else runs.
+QUIET = 0.97  # The least share of the cores that PyTorch's threads may have got; 0.995 where nothing else runs.
 HEADER = ["what", "ms_a_step", "ratio", "command", "versions", "machine", "date"]
 # Rounds, and steps in a round, of a turn: two seconds or more, for one run and for many.
 LENGTHS = {
@@ -179,15 +179,15 @@ def valuedice_step(
     learner: ValueDICE, state: ValueDICEState, data: Dataset, key: Key[Array, ""]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """The draws of the one step of a round, and what its minibatch comes to."""
-    count, first = learner.batch_size, _first(data)
+    count, places = learner.batch_size, Places.of(data)
     batch_key, critic_key, policy_key = jax.random.split(jax.random.split(key, 1)[0], 3)
     payoff_key, mix_key = jax.random.split(critic_key)
-    index = jax.random.randint(jax.random.split(batch_key)[0], (count,), 0, data.size + first[2])
+    index = places.draw(jax.random.split(batch_key)[0], (count,), data.size)
     mix = jax.vmap(jax.random.uniform)(jax.random.split(mix_key, count))[:, None]
     # Acting at s and at s': noise for the critic's move, then for the policy's.
     noise_keys = jnp.stack([jax.random.split(k, 2 * count) for k in (payoff_key, policy_key)])
     noise = jax.vmap(jax.vmap(lambda k: jax.random.normal(k, (ACT,))))(noise_keys)
-    payoff, _ = learner.payoff(state.policy, state.critic, learner._batch(state, data, first, batch_key), payoff_key)
+    payoff, _ = learner.payoff(state.policy, state.critic, learner._batch(state, data, places, batch_key), payoff_key)
     return {"index": index, "mix": mix, "noise": noise}, {"payoff": payoff}
 
 

@@ -227,13 +227,11 @@ def table(options: Options) -> None:
         seconds = float(found[name][0]["train_seconds"]) / (algorithm.rounds * algorithm.steps)
         reached = next((step for step, value in sorted(points.items()) if value >= goal), None)
         cost = flop(algorithm, options.task)
-        spent = (
-            ["never", "", ""] if reached is None else [reached, f"{reached * cost:.3g}", round(reached * seconds, 1)]
-        )
+        spent: list[Any] = ["never", "", ""]
+        if reached is not None:
+            spent = [reached, f"{reached * cost:.3g}", round(reached * seconds, 1)]
         lines.append([off_q.TASKS[options.task], name, TRAJECTORIES, round(goal, 1), *spent, f"{cost:.3g}"])
-        print(
-            f"{name:<16} 90% of ValueDICE's final return ({goal:.0f}): {spent[0]} steps, {spent[1]} FLOP, {spent[2]} s"
-        )
+        print(f"{name:<16} {goal:.0f}, 90% of ValueDICE's end: {spent[0]} steps, {spent[1]} FLOP, {spent[2]} s")
     made = provenance()
     header = ["env", "learner", "trajectories", "goal", "steps", "flop", "seconds_of_25_runs", "flop_a_step"]
     tail = [made["command"], made["date"]]
@@ -263,7 +261,8 @@ def flop(algorithm: us.Algorithm, task: str) -> float:
     # A loop's body is counted once however often it runs, so one step is what there is to count.
     state = algorithm.init(jax.random.key(0), spec, single)
     compiled = jax.jit(algorithm.update).lower(state, RoundData(single), jax.random.key(0)).compile()
-    return float(compiled.cost_analysis()["flops"])
+    counted: Any = compiled.cost_analysis()
+    return float(counted["flops"])
 
 
 def main() -> None:

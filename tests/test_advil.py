@@ -107,6 +107,11 @@ def test_the_game_closes_the_gap_on_pendulum():
     assert score.learner.mean > -220  # the expert: -155; a policy that does nothing: about -1,200
 
 
+def test_numbers_of_any_library_are_settings(continuous):
+    result = us.imitate(us.advil(**TINY, policy_lr=jnp.float32(1e-3), critic_lr=np.array(1e-3)), continuous)
+    assert result.config["algorithm"]["hyperparameters"]["policy_lr"] == pytest.approx(1e-3)
+
+
 def test_it_stops_when_the_payoff_is_small(continuous):
     target = Target(delta=1e3, window=2, warm_up=4)
     result = us.imitate(us.advil(**{**TINY, "rounds": 9}, target=target), continuous)
@@ -120,6 +125,9 @@ def test_it_stops_when_the_payoff_is_small(continuous):
         ({"gradient_weight": -1.0}, "gradient_weight is -1.0"),
         ({"average": 1.0}, "average is 1.0"),
         ({"first": "both"}, "first is 'both'"),
+        ({"target": 0.1}, "target is 0.1: a Target is needed"),
+        ({"watch": 3}, "watch is 3: a Watch is needed"),
+        ({"target": Target(delta=0.1), "rounds": 5}, "with 5 rounds the payoff is never looked at"),
     ],
 )
 def test_settings_out_of_range_are_named(setting, words):

@@ -359,9 +359,9 @@ def test_settings_on_the_command_line_go_over_the_presets(understudy, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(commands, "imitate", seen)
-    understudy("train", "advil", "--rounds", "7", "--preset", "paper", "--demos", "Pendulum", "--target.delta", "0.5")
+    understudy("train", "advil", "--rounds", "70", "--preset", "paper", "--demos", "Pendulum", "--target.delta", "0.5")
     (algorithm,) = given
-    assert algorithm == us.advil.preset("paper", rounds=7, target=type(algorithm.target)(delta=0.5))
+    assert algorithm == us.advil.preset("paper", rounds=70, target=type(algorithm.target)(delta=0.5))
 
 
 @pytest.mark.parametrize(

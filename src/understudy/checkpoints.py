@@ -39,7 +39,7 @@ class Place(NamedTuple):
 class Checkpoint:
     """The file at `path`, for what `identity` describes: the name of each part, and anything that tells it apart.
 
-    Written at most once in `every` seconds, and when training is interrupted or over.
+    Written at most once in `every` seconds, and when training is interrupted; once it was, also when it is over.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any], every: float = 30.0):

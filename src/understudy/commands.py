@@ -289,7 +289,7 @@ def reproduce_off_q(
         if verdict is not None:
             below = f"at {', '.join(map(str, verdict.below))} trajectories" if verdict.below else "nowhere"
             print(
-                f"{curve.name}: {verdict.ours:.0f} over all sizes, published {verdict.theirs:.0f}; "
+                f"{curve.name}: {verdict.ours:.0f} over the published sizes, published {verdict.theirs:.0f}; "
                 f"significantly below the published {below} (95%, Holm)."
             )
     print(f"\nThe returns: {path}. The figure: {path.with_suffix('.png')}")

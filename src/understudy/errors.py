@@ -89,6 +89,13 @@ def check_choice(choices: tuple[str, ...], **settings: Any) -> None:
             raise SettingError(f"{name} is {value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
+def check_kind(kind: type, **settings: Any) -> None:
+    """Refuse settings that are not of the given class."""
+    for name, value in settings.items():
+        if not isinstance(value, kind):
+            raise SettingError(f"{name} is {value!r}: a {kind.__name__} is needed, such as {kind.__name__}()")
+
+
 def check_layers(**settings: Any) -> None:
     """Refuse hidden layers that are not a tuple of positive whole numbers."""
     for name, value in settings.items():

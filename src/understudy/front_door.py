@@ -20,7 +20,7 @@ from understudy.game import Algorithm
 from understudy.results import Result, Run, hyperparameters, provenance
 from understudy.rollouts import check_seed
 from understudy.selection import held_out, held_out_payoff
-from understudy.types import Discrete
+from understudy.types import Dataset, Discrete
 
 HOLDOUT = 0.02
 """The fraction of steps kept aside. Small: with few demonstrations, what is held out is missed in training."""
@@ -53,6 +53,8 @@ def imitate(
     seed_list, count_list = _seeds(seeds), _counts(episodes, demonstrations)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
     training, held = demonstrations.split([count for count, _ in pairs], holdout)
+    if algorithm.card.next_states:
+        _check_next_states(algorithm.card.title, training)
     keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
 
     settings, kept = hyperparameters(algorithm), None
@@ -113,6 +115,14 @@ def _checked(
     return env, demonstrations
 
 
+def _check_next_states(title: str, training: Dataset) -> None:
+    known = np.cumsum(np.asarray(training.steps.known_next | training.steps.terminal))
+    if known[int(np.min(training.size)) - 1] == 0:
+        raise DemonstrationError(
+            f"{title} learns from the states that follow, and none is known: pass next_observations, or ends='terminal'"
+        )
+
+
 def _seeds(seeds: Any) -> list[int]:
     numbers = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, SupportsIndex) else seeds, least=0)
     for seed in numbers:
@@ -147,7 +157,7 @@ def summary(demonstrations: Demonstrations) -> dict[str, Any]:
     else:
         known = None if stated is None else stated._asdict()
     return {
-        "digest": digest([demonstrations.observations, demonstrations.actions, demonstrations.lengths]),
+        "digest": digest(demonstrations.transitions()),
         "env": demonstrations.env,
         "episodes": demonstrations.episodes,
         "steps": demonstrations.steps,

@@ -44,6 +44,8 @@ class Card:
     collects: str
     """What a round collects."""
     reference: str
+    next_states: bool = False
+    """Whether it learns from the states that follow, which demonstrations may lack."""
 
     @property
     def bound(self) -> str:

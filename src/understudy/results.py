@@ -164,6 +164,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
+    if getattr(value, "shape", None) == ():  # an array of one number has an index and a float, and may be neither
+        return _plain(value.item())
     if isinstance(value, SupportsIndex):
         return operator.index(value)
     if isinstance(value, SupportsFloat):

@@ -110,11 +110,12 @@ def offline(
         place.save(states(), active, _packed(history), before + time.perf_counter() - began)
 
     with _interruptible() as interrupt, ThreadPoolExecutor(len(lanes)) as threads:
-        for index in range(len(history), algorithm.rounds):
-            if interrupt.is_set() or (history and not _going(history[-1]).any()):
+        first = len(history)
+        for index in range(first, algorithm.rounds):
+            if (interrupt.is_set() and (history or pending)) or (history and not _going(history[-1]).any()):
                 break
             # The first round compiles, which one lane does for all; then they go side by side.
-            each = map if index == 0 or len(lanes) == 1 else threads.map
+            each = map if index == first or len(lanes) == 1 else threads.map
             outcomes = list(each(lambda lane, index=index: lane.advance(index, wait=len(lanes) > 1), lanes))
             # Read the round before, so that the host waits for numbers while the device is at the next round.
             if pending:
@@ -131,7 +132,12 @@ def offline(
             keep(checkpoint)
     seconds = before + time.perf_counter() - began
     early = len(history) < algorithm.rounds and _going(history[-1]).any()
-    return _summary(algorithm, states(), history, seconds, interrupt.is_set() and bool(early))
+    try:
+        return _summary(algorithm, states(), history, seconds, interrupt.is_set() and bool(early))
+    except DivergedError:
+        if checkpoint is not None:  # there is nothing to go on from
+            Checkpoint.discard(checkpoint.path)
+        raise
 
 
 def _shares(runs: int) -> np.ndarray:

@@ -7,7 +7,7 @@ two running numbers: the level m of the loss and its usual deviation v from it, 
     jump    if r > warm_up and |l_r − m| > jump · v
     m ← m + memory · (l_r − m),      v ← v + memory · (|l_r − m| − v)
 
-A jump undoes the round (`Info.undo`): what is handed over is the policy from before it. `Target` is line 2 of AdVIL:
+A jump undoes the round (`Info.undo`): what is handed over is the policy from before it. `Target` is line 1 of AdVIL:
 stop when the payoff, averaged over a window of rounds, falls below δ.
 """
 

@@ -19,7 +19,8 @@ from understudy import figures
 from understudy.algorithms import find
 from understudy.checkpoints import Checkpoint
 from understudy.data import Demonstrations
-from understudy.errors import RunError
+from understudy.envs import make
+from understudy.errors import RunError, SettingError
 from understudy.experiments import published
 from understudy.front_door import imitate, summary
 from understudy.game import DEFAULT, Algorithm
@@ -69,8 +70,11 @@ def run(
     """Train and evaluate what is not in `work` yet; the rows of all, in the project's standard columns."""
     header: list[str] = []
     rows: list[list[Any]] = []
-    for name in learners:
-        algorithm = learner(name)
+    algorithms = [learner(name) for name in learners]
+    named = [(algorithm.card.name, algorithm.preset_name) for algorithm in algorithms]
+    if len(set(named)) < len(named):
+        raise SettingError(f"learners is {', '.join(learners)}: each can be given once")
+    for name, algorithm in zip(learners, algorithms, strict=True):
         place = Path(work) / name.replace(":", "-")
         returns = place.with_name(f"{place.name}.csv")
         if not place.exists():
@@ -99,12 +103,15 @@ def trained(
     """The learner's runs, from their directory or trained now."""
     if place.exists():
         result = load_run(place)
-        asked = (hyperparameters(algorithm), list(range(seeds)), list(counts), summary(demonstrations)["digest"])
+        made = make(env)
+        data = summary(demonstrations.for_task(made.spec, made.name))
+        asked = (hyperparameters(algorithm), list(range(seeds)), list(counts), 0.0, data["digest"])
         config = result.config
         found = (
             config["algorithm"]["hyperparameters"],
             config["seeds"],
             config["episodes"],
+            config["holdout"],
             config["demonstrations"]["digest"],
         )
         if asked != found:

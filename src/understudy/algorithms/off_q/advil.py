@@ -38,8 +38,10 @@ from understudy import payoffs
 from understudy.algorithms.off_q.bc import ell
 from understudy.critics import MLPCritic, gradient_penalty, interpolate
 from understudy.errors import (
+    SettingError,
     check_choice,
     check_fraction,
+    check_kind,
     check_layers,
     check_not_negative,
     check_positive,
@@ -142,8 +144,15 @@ class AdVIL(Algorithm):
         )
         check_fraction(average=self.average, clip_after=self.clip_after)
         check_choice(("critic", "policy"), first=self.first)
+        check_kind(Target, target=self.target)
+        check_kind(Watch, watch=self.watch)
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
         check_layers(hidden=self.hidden)
+        if self.target.delta is not None and self.rounds < max(self.target.warm_up, self.target.window):
+            raise SettingError(
+                f"target.delta is {self.target.delta}, but with {self.rounds} rounds the payoff is never looked at: "
+                f"its window has {self.target.window} rounds and its warm-up {self.target.warm_up}"
+            )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AdVILState:
         policy_key, critic_key = jax.random.split(key)
@@ -190,6 +199,7 @@ class AdVIL(Algorithm):
             moves = (critic_moves, policy_moves)
             for move, k in zip(moves if self.first == "critic" else moves[::-1], keys, strict=True):
                 state = move(state, k)
+            # The loss that is watched has L as line 2 has it, at the critic that the step began with.
             return state, {
                 "policy_loss": seen["payoff"] + seen["regular"],
                 "payoff": seen["payoff"],

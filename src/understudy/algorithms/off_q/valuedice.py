@@ -40,6 +40,7 @@ from understudy.critics import MLPCritic, as_vector, gradient_penalty, interpola
 from understudy.errors import (
     check_choice,
     check_fraction,
+    check_kind,
     check_layers,
     check_not_negative,
     check_positive,
@@ -87,6 +88,7 @@ class ValueDICE(Algorithm):
         actions=("continuous", "discrete"),
         collects="nothing",
         reference="Kostrikov et al. 2020",
+        next_states=True,
     )
     stops: ClassVar[tuple[str, ...]] = ("the policy's loss jumped",)
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"average": 0.0}}
@@ -127,6 +129,7 @@ class ValueDICE(Algorithm):
         )
         check_fraction(discount=self.discount, average=self.average)
         check_choice(("all", "first"), starts=self.starts)
+        check_kind(Watch, watch=self.watch)
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
         check_layers(hidden=self.hidden)
 
@@ -150,11 +153,11 @@ class ValueDICE(Algorithm):
 
     def update(self, state: ValueDICEState, data: RoundData, key: Key[Array, ""]) -> tuple[ValueDICEState, Info]:
         policy_player, critic_player = self._players()
-        first = _first(data.demonstrations)
+        places = Places.of(data.demonstrations)
 
         def step(state: ValueDICEState, k: Key[Array, ""]) -> tuple[ValueDICEState, Array]:  # line 1
             batch_key, critic_key, policy_key = jax.random.split(k, 3)
-            batch = self._batch(state, data.demonstrations, first, batch_key)  # line 2
+            batch = self._batch(state, data.demonstrations, places, batch_key)  # line 2
 
             def critic_loss(critic: MLPCritic, k: Key[Array, ""]) -> Float[Array, ""]:
                 payoff_key, mix_key = jax.random.split(k)
@@ -204,29 +207,22 @@ class ValueDICE(Algorithm):
         net = eqx.tree_at(lambda n: n.weights[0], inside.net, inside.net.weights[0][:-1])
         return Framed(eqx.tree_at(lambda p: p.net, inside, net), state.frame)
 
-    def _batch(
-        self, state: ValueDICEState, data: Dataset, first: tuple[Array, Array, Array], key: Key[Array, ""]
-    ) -> Batch:
+    def _batch(self, state: ValueDICEState, data: Dataset, places: "Places", key: Key[Array, ""]) -> Batch:
         """Steps drawn uniformly from D_E and the absorbing state's own, and starts."""
-        order, starts, ends = first
         step_key, start_key = jax.random.split(key)
         shape = (self.batch_size,)
-        index = jax.random.randint(step_key, shape, 0, data.size + ends)
-        absorbing = index >= data.size
-        index = jnp.minimum(index, data.size - 1)
-        steps = state.frame.encode(jax.tree.map(lambda x: x[index], data.steps))
-        following = absorbing | steps.terminal
-        usable = following | steps.known_next
+        row = places.draw(step_key, shape, data.size)
+        absorbing = row >= data.size
+        steps = state.frame.encode(jax.tree.map(lambda x: x[jnp.minimum(row, data.size - 1)], data.steps))
         act = jax.vmap(as_vector, (0, None))(steps.act, state.critic.actions)
-        expert = Samples(
-            steps.t, _mark(steps.obs, absorbing), jnp.where(absorbing[:, None], 0, act), usable.astype(act.dtype)
-        )
-        after = Samples(steps.t + 1, _mark(steps.next_obs, following), act, expert.weight)
+        weight = jnp.ones(shape, act.dtype)
+        expert = Samples(steps.t, _mark(steps.obs, absorbing), jnp.where(absorbing[:, None], 0, act), weight)
+        after = Samples(steps.t + 1, _mark(steps.next_obs, absorbing | steps.terminal), act, weight)
         if self.starts == "all":
             return Batch(expert, after, expert)
-        chosen = order[jax.random.randint(start_key, shape, 0, jnp.maximum(starts, 1))]
+        chosen = places.starts[jax.random.randint(start_key, shape, 0, places.start_count)]
         obs = state.frame.encode_obs(data.steps.obs[chosen])
-        start = Samples(data.steps.t[chosen], _mark(obs, jnp.zeros(shape, bool)), act, jnp.ones(shape))
+        start = Samples(data.steps.t[chosen], _mark(obs, jnp.zeros(shape, bool)), act, weight)
         return Batch(expert, after, start)
 
     def _players(self) -> tuple[Player, Player]:
@@ -234,10 +230,34 @@ class ValueDICE(Algorithm):
         return averaging(policy, self.average), critic
 
 
-def _first(data: Dataset) -> tuple[Int[Array, " n"], Int[Array, ""], Int[Array, ""]]:
-    """The steps with episodes' starts in front, how many those are, and how many episodes end in a terminal state."""
-    start = data.mask & (data.steps.t == 0)
-    return jnp.argsort(~start, stable=True), start.sum(), (data.mask & data.steps.terminal).sum()
+class Places(NamedTuple):
+    """Which rows of the demonstrations are what, in front of an order of all rows, and how many."""
+
+    usable: Int[Array, " n"]
+    """Those whose next state is known."""
+    usable_count: Int[Array, ""]
+    starts: Int[Array, " n"]
+    """The first of each episode."""
+    start_count: Int[Array, ""]
+    ends: Int[Array, ""]
+    """How many episodes end in a terminal state."""
+
+    @classmethod
+    def of(cls, data: Dataset) -> "Places":
+        known = data.mask & (data.steps.known_next | data.steps.terminal)
+        start = data.mask & (data.steps.t == 0)
+
+        def front(chosen: Bool[Array, " n"]) -> Int[Array, " n"]:
+            return jnp.argsort(~chosen, stable=True)
+
+        ends = (data.mask & data.steps.terminal).sum()
+        return cls(front(known), known.sum(), front(start), jnp.maximum(start.sum(), 1), ends)
+
+    def draw(self, key: Key[Array, ""], shape: tuple[int, ...], size: Int[Array, ""]) -> Int[Array, " b"]:
+        """Rows, uniformly; from `size` on they stand for the absorbing state's own step."""
+        index = jax.random.randint(key, shape, 0, self.usable_count + self.ends)
+        inside = self.usable[jnp.minimum(index, self.usable_count - 1)]
+        return jnp.where(index < self.usable_count, inside, size)
 
 
 def _mark(obs: Float[Array, "n obs"], absorbing: Bool[Array, " n"]) -> Float[Array, "n obs_and_mark"]:
