@@ -23,6 +23,7 @@ lint: $(VENV)/.installed-test
 bench: $(VENV)/.installed .venv-bench/.installed
 	$(BIN)/python benchmarks/bc.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/off_q.py
 
 .venv-bench/.installed:
 	$(PYTHON) -m venv .venv-bench

@@ -100,6 +100,16 @@ def test_the_table_of_settings_is_their_results():
         assert f"| {algorithm} | {setting} | {' | '.join(cells)} |" in page
 
 
+def test_the_speed_of_off_q_steps_is_what_was_measured():
+    page = (ROOT / "docs/advil.md").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((ROOT / "docs/results/off-q-speed.csv").open(encoding="utf-8")))
+    assert len(rows) >= 6
+    for row in rows:
+        name = row["what"].replace(", one run", "")
+        ratio = "" if row["ratio"] == "1" else f"{row['ratio']} "
+        assert f"| {name} | {float(row['ms_a_step']):.1f} | {ratio}|" in page
+
+
 def test_every_algorithm_has_a_page():
     for name in us.ALGORITHMS:
         page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
