@@ -118,7 +118,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
     result.save(out, replace=goes_on)
     if not result.interrupted:
         Checkpoint.discard(checkpoint)
-    name = next(iter(result.history))
+    name = next((metric for metric in result.history if metric.endswith("loss")), next(iter(result.history)))
     rows = [
         (run.episodes, run.seed, f"{_last(result.history[name][i]):.4g}", f"{run.payoff:.3g}", run.status, mark)
         for i, run in enumerate(result.runs)

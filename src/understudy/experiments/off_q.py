@@ -183,10 +183,12 @@ def compare(curve: Curve, env: str) -> Verdict | None:
 def draw(env: str, found: Sequence[Curve], expert: float | None, path: Path) -> None:
     """The figure: ours as lines, published points dotted and hollow in the same colours, standard errors on both."""
     picture, (axis,) = figures.figure(1, width=6.4, height=4.2)
+    drawn: set[str] = set()
     for index, curve in enumerate(found):
         color = figures.LINES[index % len(figures.LINES)]
         figures.draw_points(axis, curve.samples, color, curve.name)
-        if curve.preset == DEFAULT:
+        if curve.algorithm not in drawn:  # once, whatever its presets
+            drawn.add(curve.algorithm)
             theirs = published.off_q(env, curve.algorithm)
             figures.draw_points(axis, theirs, color, f"{curve.algorithm}, published", published=True)
     if expert is not None:
