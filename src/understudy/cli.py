@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from understudy import __version__, commands
+from understudy import __version__, commands, reproduce
 from understudy.algorithms import ALGORITHMS, find
 from understudy.errors import SettingError, UnderstudyError, unknown
 from understudy.game import DEFAULT
@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "evaluate": ("play a run's policies and measure the gap to the expert", commands.evaluate),
     "demos inspect": ("show what a file of demonstrations holds", commands.inspect),
     "demos collect": ("record an expert's episodes", commands.collect_command),
-    "reproduce off-q": ("the paper's offline figure, with its points beside ours", commands.reproduce_off_q),
+    "reproduce off-q": ("the paper's offline figure, with its points beside ours", reproduce.reproduce_off_q),
     "demo": ("learn from bundled demonstrations and draw a picture", commands.demo_command),
 }
 

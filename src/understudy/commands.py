@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -20,13 +20,12 @@ from understudy.data import bundled, load
 from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
 from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.host import available
-from understudy.errors import NeedsError, SettingError
+from understudy.errors import NeedsError
 from understudy.evaluation import Evaluation
-from understudy.experiments import off_q, published
 from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
 from understudy.results import load_run, result_rows, write_csv
-from understudy.statistics import Sample, interval
+from understudy.statistics import interval
 from understudy.storage import check_free, check_place
 from understudy.types import Continuous
 
@@ -223,82 +222,6 @@ def collect_command(env: Positional[str], out: str, expert: Name = None, episode
         f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
         f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} an episode), return {returns}: {out}"
     )
-
-
-def reproduce_off_q(
-    task: Literal["halfcheetah", "ant"],
-    demos: Path_ = None,
-    learners: tuple[str, ...] = off_q.LEARNERS,
-    trajectories: tuple[int, ...] = published.TRAJECTORIES,
-    seeds: int = published.SEEDS,
-    episodes: int = 10,
-    workers: int = 0,
-    work: Path_ = None,
-    out: Path_ = None,
-) -> None:
-    """Return against the number of demonstrations for BC, ValueDICE and AdVIL, with the paper's points beside ours.
-
-    Args:
-        task: The paper's task.
-        demos: An npz file of demonstrations. Default: the bundled ones.
-        learners: Algorithms, each with a preset if it is not the default, such as advil:paper.
-        trajectories: Numbers of demonstrated trajectories.
-        seeds: Seeds for each.
-        episodes: Episodes that each policy plays.
-        workers: Processes for playing. Default: one for each core.
-        work: Where runs are kept as they finish; the same command goes on from there. Default: runs/off-q-TASK.
-        out: The CSV file of returns; the figure goes beside it. Default: docs/results/off-q-TASK.csv.
-    """
-    env = off_q.TASKS[task]
-    path = Path(out or f"docs/results/off-q-{task}.csv")
-    if path.suffix != ".csv":
-        raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
-    check_place(path)
-    for name in learners:
-        off_q.learner(name)
-    if demos is None and env not in bundled():
-        raise NeedsError(f"no demonstrations of {env} are bundled: pass --demos, an npz file of them")
-    demonstrations = load(demos or env)
-    header, rows = off_q.run(
-        demonstrations,
-        env,
-        learners,
-        trajectories,
-        seeds,
-        episodes,
-        work or f"runs/off-q-{task}",
-        workers or os.cpu_count() or 1,
-        display.progress_bar,
-    )
-    write_csv(path, header, rows)
-    found = off_q.curves(header, rows)
-    expert = demonstrations.expert_return.mean if demonstrations.expert_return is not None else None
-    off_q.draw(env, found, expert, path.with_suffix(".png"))
-    counts = sorted(trajectories)
-    lines: list[list[object]] = []
-    for curve in found:
-        theirs = published.off_q(env, curve.algorithm)
-        lines.append([curve.name, "ours", *(_with_error(curve.samples.get(count)) for count in counts)])
-        lines.append(["", "published", *(_with_error(theirs.get(count)) for count in counts)])
-    known = "" if expert is None else f" (the expert: {expert:.0f})"
-    title = f"{env}{known}: return, mean ± standard error over seeds, by demonstrated trajectories"
-    display.show(("learner", "", *(f">{count}" for count in counts)), lines, title)
-    print()
-    for curve in found:
-        verdict = off_q.compare(curve, env)
-        if verdict is not None:
-            below = f"at {', '.join(map(str, verdict.below))} trajectories" if verdict.below else "nowhere"
-            print(
-                f"{curve.name}: {verdict.ours:.0f} over the published sizes, published {verdict.theirs:.0f}; "
-                f"significantly below the published {below} (95%, Holm)."
-            )
-    print(f"\nThe returns: {path}. The figure: {path.with_suffix('.png')}")
-
-
-def _with_error(sample: Sample | None) -> str:
-    if sample is None:
-        return ""
-    return f"{sample.mean:.0f}" if sample.size < 2 else f"{sample.mean:.0f} ± {sample.standard_error:.0f}"
 
 
 def demo_command(out: str = "out/demo") -> None:
