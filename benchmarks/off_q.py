@@ -30,7 +30,7 @@ from jaxtyping import Array, Float, Key
 
 import understudy as us
 from understudy import payoffs, run
-from understudy.algorithms.off_q.advil import AdVIL, AdVILState
+from understudy.algorithms.off_q.advil import AdVIL, AdVILState, mixed
 from understudy.algorithms.off_q.valuedice import Places, ValueDICE, ValueDICEState
 from understudy.critics import gradient_penalty, interpolate
 from understudy.networks import MLP
@@ -140,7 +140,8 @@ def check(peer: Peer, demonstrations: us.Demonstrations) -> None:
         (peer.folder / f"{name}.json").write_text(json.dumps(settings), encoding="utf-8")
         given |= {"low": jnp.asarray(space.low), "high": jnp.asarray(space.high)}
         given |= {field: getattr(data.steps, field) for field in ("obs", "act", "next_obs", "terminal", "known_next")}
-        given |= weights("policy", state.policy.net) | weights("critic", state.critic.net)
+        policy = jax.tree.map(lambda x: x[0], state.policy) if name == "advil" else state.policy  # of one member
+        given |= weights("policy", policy.net) | weights("critic", state.critic.net)
         arrays: dict[str, Any] = {key: np.asarray(value) for key, value in given.items()}
         np.savez(peer.folder / f"{name}.npz", **arrays)
     peer.run("check")
@@ -166,7 +167,7 @@ def advil_step(
     mix_keys = jax.random.split(mix_key, count)
     batch = state.frame.encode(data.sample(batch_key, (count,)))
     expert = Samples(batch.t, batch.obs, batch.act, jnp.full(count, 1 / count))
-    pair = payoffs.off_q_vectors(state.policy, expert, state.critic.actions, act_key)
+    pair = mixed(state.policy, expert, state.critic.actions, act_key)
     between = jax.vmap(interpolate)(mix_keys, pair.learner, pair.expert)
     penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(
         state.critic, expert.t, *between, learner.gradient_target

@@ -28,26 +28,19 @@ from understudy.selection import held_out, held_out_payoff
 from understudy.statistics import Sample, interval
 from understudy.types import Dataset, RoundData, Spec, State
 
-BC: dict[str, dict[str, float]] = {
-    "default": {},
-    "no averaging": {"average": 0.0},
-    "no weight decay": {"weight_decay": 0.0},
-    "weight decay 0.3": {"weight_decay": 0.3},
-    "weight decay 1": {"weight_decay": 1.0},
-}
-ADVIL: dict[str, dict[str, float]] = {
-    "default": {},
-    "no averaging": {"average": 0.0},
-    "no weight decay": {"weight_decay": 0.0},
-    "weight decay 0.3": {"weight_decay": 0.3},
-    "cloning 1": {"cloning_weight": 1.0},
-    "cloning 0.2": {"cloning_weight": 0.2},
-    "cloning 0": {"cloning_weight": 0.0},
-    "penalty towards 0 weight 1": {"gradient_target": 0.0, "gradient_weight": 1.0},
-}
+# A group shares its first entry, which may change shapes; the settings of a group are one program.
+Group = tuple[dict[str, Any], dict[str, dict[str, float]]]
+BC: list[Group] = [
+    ({"members": 1}, {"1 member": {}, "1 member, weight decay 0.3": {"weight_decay": 0.3}}),
+    ({"members": 5}, {"5 members": {}, "5 members, weight decay 0.3": {"weight_decay": 0.3}}),
+]
+ADVIL: list[Group] = [
+    ({"members": 1}, {"1 member": {}, "1 member, weight decay 0.3": {"weight_decay": 0.3}}),
+    ({"members": 5}, {"5 members": {}, "5 members, weight decay 0.3": {"weight_decay": 0.3}}),
+]
 
 
-MAKERS: tuple[tuple[Any, dict[str, dict[str, float]]], ...] = ((us.bc, BC), (us.advil, ADVIL))
+MAKERS: tuple[tuple[Any, list[Group]], ...] = ((us.bc, BC), (us.advil, ADVIL))
 
 
 @dataclass(frozen=True)
@@ -99,16 +92,17 @@ def main() -> None:
     unseen = Dataset(jax.tree.map(lambda x: x[steps:], everything.steps), everything.size - steps)
     criterion = held_out(spec, seen, unseen, 0)
     cells: list[tuple[str, str, int, Actor, float]] = []
-    for maker, table in MAKERS:
-        for squash in (True, False):
-            named = dict(table) if squash else {"no squashing": {}}
-            made = [maker(squash=squash, rounds=options.rounds, **changes) for changes in named.values()]
+    for maker, groups in MAKERS:
+        for shared, named in groups:
+            made = [maker(rounds=options.rounds, **shared, **changes) for changes in named.values()]
             trained = train(made, spec, seen._replace(size=seen.size[0]), options.seeds)
             for name, policies in zip(named, trained, strict=True):
                 for seed, policy in enumerate(policies):
                     actor = Actor(policy, spec, {"seed": seed})
                     cells.append((maker.card.name, name, seed, actor, held_out_payoff(actor, criterion)))
             print(f"{maker.card.name}: {len(made)} settings x {options.seeds} seeds trained", flush=True)
+    for key in dict.fromkeys(cell[:2] for cell in cells):
+        print(*key, "payoff", np.mean([cell[4] for cell in cells if cell[:2] == key]), flush=True)
     evaluation = us.evaluate([cell[3] for cell in cells], env, options.episodes, workers=options.workers)
     made_by = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made_by["versions"].items())

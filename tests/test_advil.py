@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.algorithms.off_q.advil import mixed
 from understudy.critics import MLPCritic
 from understudy.errors import SettingError
 from understudy.networks import MLP
-from understudy.policies import Categorical, Deterministic
+from understudy.policies import Categorical, Deterministic, start
 from understudy.run import traced
 from understudy.types import RoundData, Samples, Spec, Transition
 from understudy.watch import Target
@@ -33,13 +34,36 @@ def minibatch():
     return Samples(t, obs, act, jnp.full(2, 0.5)), batch, Deterministic(linear([[0.5], [0.5]]))
 
 
+def stack(*members):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+
+
+def test_the_critic_plays_against_the_members_in_turn():
+    """Of the two steps the first is the first member's, acting 0.5 there, and the second the other's, acting −2."""
+    expert, _, policy = minibatch()
+    other = Deterministic(linear([[9.0], [-1.0]]))
+    pair = mixed(stack(policy, other), expert, None, jax.random.key(0))
+    np.testing.assert_allclose(pair.learner.act[:, 0], [0.5, -2.0])
+    np.testing.assert_allclose(pair.expert.act, expert.act)
+
+
+def test_members_differ_and_hand_over_their_mean(continuous):
+    before, after, _ = one_round(continuous, members=3)
+    assert distance(*(jax.tree.map(lambda x, i=i: x[i], before.policy) for i in (0, 1))) > 0.1
+    algorithm = us.advil(**TINY, members=3)
+    inside = algorithm.policy(after).policy
+    obs = jnp.full(continuous.spec.obs_size, 0.3)
+    acts = jax.vmap(lambda member: member.mode(start(), obs))(after.policy_memory.average)
+    np.testing.assert_allclose(inside.mode(start(), obs), acts.mean(0), rtol=1e-5)
+
+
 def test_the_losses_are_those_of_the_docstring():
     """f(s, a) = 3 s_1 + 4 a: the payoff is 4 E (π(s) − a) = 1, the gradient's norm is 5 everywhere."""
     expert, batch, policy = minibatch()
     critic = MLPCritic(linear([[3.0], [0.0], [4.0]]), MLPCritic.init(jax.random.key(0), SPEC).features, None)
     weights = {"gradient_weight": 10.0, "cloning_weight": 0.2, "orthogonal_weight": 2.0}
     algorithm = us.advil(**{**TINY, "batch_size": 2}, gradient_target=0.4, **weights)
-    loss, payoff = algorithm.critic_loss(policy, expert, critic, jax.random.key(0))
+    loss, payoff = algorithm.critic_loss(stack(policy), expert, critic, jax.random.key(0))
     assert float(payoff) == pytest.approx(4 * (0.5 + 0.0) / 2)
     assert float(loss) == pytest.approx(-1.0 + 10 * (5 - 0.4) ** 2, rel=1e-5)
     loss, parts = algorithm.policy_loss(critic, expert, batch, policy, jax.random.key(0))
@@ -97,7 +121,7 @@ def test_of_discrete_actions_the_critic_sees_probabilities():
     policy = Categorical(linear([[0.1, 0.7, 0.2], [0.3, -0.3, 0.9]]))
     probabilities = np.asarray(jax.nn.softmax(policy.net(batch.obs)))
     algorithm = us.advil(**{**TINY, "batch_size": 2})
-    _, payoff = algorithm.critic_loss(policy, expert, critic, jax.random.key(0))
+    _, payoff = algorithm.critic_loss(stack(policy), expert, critic, jax.random.key(0))
     assert float(payoff) == pytest.approx((probabilities @ values).mean() - (1.0 - 2.0) / 2, rel=1e-5)
 
 

@@ -40,6 +40,18 @@ def test_it_recovers_a_linear_expert(loss, error):
     assert np.sqrt(np.mean((result.policy(fresh) - fresh @ LAW) ** 2)) < error
 
 
+def test_a_committee_of_clones_is_saved_and_acts_as_one(tmp_path):
+    result = us.imitate(us.bc(members=3, **{**SMALL, "rounds": 2}), linear_expert())
+    result.save(tmp_path / "run")
+    obs = states(5, seed=7)
+    np.testing.assert_array_equal(us.load_policy(tmp_path / "run")(obs), result.policy(obs))
+    members = result.policy.policy.policy.members
+    each = [jax.tree.map(lambda x, i=i: x[i], members).mode(None, obs) for i in range(3)]
+    assert np.abs(each[0] - each[1]).max() > 1e-3
+    with pytest.raises(SettingError, match="members is 3"):
+        us.bc(members=3, loss="likelihood")
+
+
 def test_the_likelihood_learns_how_far_the_expert_scatters():
     result = us.imitate(us.bc(loss="likelihood", **SMALL), linear_expert(noise=0.2))
     policy, obs = result.policy, np.tile(np.float32([1, 0, 0]), (4000, 1))

@@ -10,12 +10,14 @@ from understudy.frames import Frame
 from understudy.policies import (
     Carry,
     Categorical,
+    Committee,
     Deterministic,
     Framed,
     Gaussian,
     Mixture,
     Tabular,
     TimeIndexed,
+    committee,
     start,
     step,
 )
@@ -47,6 +49,8 @@ def framed(kind, act):
         Categorical.init(jax.random.key(0), 3, 4, (8, 8)),
         framed(Deterministic, 2),
         framed(Gaussian, 1),
+        Committee(stacked(Deterministic, 3)),
+        Committee(stacked(Categorical, 3)),
     ],
     ids=lambda policy: type(policy).__name__,
 )
@@ -54,6 +58,25 @@ def test_numpy_and_jax_give_the_same_action(policy):
     on_host = jax.tree.map(np.asarray, policy).mode(CARRY, OBS)
     assert isinstance(on_host, np.ndarray)
     np.testing.assert_allclose(on_host, jax.vmap(lambda o: policy.mode(CARRY, o))(jnp.asarray(OBS)), atol=1e-5)
+
+
+def test_a_committee_acts_by_the_mean_of_its_members():
+    members = stacked(Categorical, 3)
+    each = jax.nn.softmax(jax.vmap(lambda member: member.net(jnp.asarray(OBS)))(members)).mean(0)
+    policy = Committee(members)
+    acts, weights = policy.support(CARRY, jnp.asarray(OBS[0]), jax.random.key(0))
+    np.testing.assert_allclose(weights, each[0], rtol=1e-5)
+    densities = jax.vmap(lambda act: policy.log_prob(CARRY, jnp.asarray(OBS[0]), act))(acts)
+    np.testing.assert_allclose(jnp.exp(densities), each[0], rtol=1e-5)
+    on_host = jax.tree.map(np.asarray, policy)
+    drawn = on_host.draw(CARRY, np.tile(OBS[:1], (20000, 1)), np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(drawn, minlength=2) / 20000, each[0], atol=0.02)
+    several = Committee(stacked(Deterministic, 3))
+    means = jax.vmap(lambda member: member.mode(CARRY, jnp.asarray(OBS)))(several.members).mean(0)
+    np.testing.assert_allclose(several.draw(CARRY, OBS, np.random.default_rng(0)), means, atol=1e-5)
+    with pytest.raises(TypeError, match="Gaussian"):
+        committee(stacked(Gaussian, 2))
+    assert isinstance(committee(stacked(Gaussian, 1)), Gaussian)
 
 
 def test_actions_leave_in_the_range_of_the_environment():

@@ -24,6 +24,7 @@ _CLASSES: dict[str, type[eqx.Module]] = {
         networks.MLP,
         frames.Frame,
         policies.Categorical,
+        policies.Committee,
         policies.Deterministic,
         policies.Framed,
         policies.Gaussian,

@@ -35,3 +35,10 @@ def categorical(source: Source, logits: Array) -> Array:
     if isinstance(source, np.random.Generator):
         return np.argmax(logits + source.gumbel(size=logits.shape), axis=-1)
     return jax.random.categorical(source, logits)
+
+
+def softmax(logits: Array) -> Array:
+    """exp(logits), normalised over the last axis."""
+    xp = namespace(logits)
+    powers = xp.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)

@@ -92,6 +92,21 @@ def averaging(player: Player, decay: float | Array) -> Player:
     return Player(init, move)
 
 
+def side_by_side(player: Player) -> Player:
+    """Several strategies, stacked along their arrays' leading axis, that each move by the same loss with a key of their
+    own; the loss they saw is their mean.
+    """
+
+    def move(
+        key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
+    ) -> tuple[Strategy, Memory, Float[Array, ""]]:
+        keys = jax.random.split(key, jax.tree.leaves(strategy)[0].shape[0])
+        strategy, memory, value = jax.vmap(lambda k, x, m: player.move(k, x, m, loss))(keys, strategy, memory)
+        return strategy, memory, jax.tree.map(lambda v: v.mean(0), value)
+
+    return Player(jax.vmap(player.init), move)
+
+
 def clip_from(step: float | Array, norm: float | Array) -> optax.GradientTransformation:
     """Scale gradients down to a global norm, from the given step on."""
 

@@ -15,7 +15,7 @@ one speak in the environment's own.
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
-from understudy.arrays import Array, Source, categorical, namespace, normal
+from understudy.arrays import Array, Source, categorical, namespace, normal, softmax
 from understudy.frames import Frame
 from understudy.networks import MLP, Activation
 
@@ -259,6 +259,59 @@ class Mixture(Policy):
         """All components' actions, weighted: right where the state does not depend on the component (off-Q)."""
         acts, weights = jax.vmap(lambda policy: policy.support(carry, obs, source))(self.policies)
         return acts.reshape(-1, *acts.shape[2:]), (self.weights[:, None] * weights).reshape(-1)
+
+
+Member = Deterministic | Categorical
+"""The policies that a committee may have."""
+
+
+class Committee(Policy):
+    """Members that act together: the mean of their actions, or of their probabilities where actions are discrete. They
+    are deterministic or categorical policies, stacked along the leading axis of their arrays.
+    """
+
+    members: Member
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        if isinstance(self.members, Categorical):
+            return namespace(obs).argmax(self._probabilities(obs), axis=-1)
+        return self._mean(lambda member: member.mode(carry, obs))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        if isinstance(self.members, Categorical):
+            return categorical(source, namespace(obs).log(self._probabilities(obs)))
+        return self.mode(carry, obs)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        if not isinstance(self.members, Categorical):
+            return self.members.log_prob(carry, obs, act)
+        chosen = jnp.take_along_axis(self._probabilities(obs), jnp.asarray(act)[..., None], axis=-1)[..., 0]
+        return jnp.log(chosen)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        if isinstance(self.members, Categorical):
+            probabilities = self._probabilities(obs)
+            return jnp.arange(probabilities.shape[-1]), probabilities
+        return self.mode(carry, obs)[None], jnp.ones(1)
+
+    def _probabilities(self, obs: Array) -> Array:
+        return self._mean(lambda member: softmax(member.net(obs)))
+
+    def _mean(self, call: Callable[[Any], Array]) -> Array:
+        count = self.members.net.weights[0].shape[0]
+        return sum(call(_pick(self.members, np.asarray(i))) for i in range(count)) / count
+
+
+def committee(members: NetworkPolicy) -> Policy:
+    """Stacked policies as one; a single one is itself."""
+    if members.net.weights[0].shape[0] == 1:
+        return _pick(members, np.asarray(0))
+    if isinstance(members, Gaussian):
+        raise TypeError("a committee of Gaussian policies has no density of its own: use deterministic ones")
+    return Committee(members)
 
 
 class Framed(Policy):

@@ -16,6 +16,10 @@ et al., 2017), and on π orthogonal weights (R_⊥, Brock et al., 2018) and the 
 the action. States are standardised with D_E, continuous actions lie in [-1, 1]; of discrete ones f sees the policy's
 probabilities, and the squared error becomes a cross-entropy.
 
+π may be a mixture of `members`, alike but for their first weights. The critic plays against the mixture, each step of a
+minibatch being one member's, and every member against the critic. What is handed over is a committee: the mean of the
+members' actions (or of their probabilities), each with its own average of weights.
+
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.1 and Table 11.
 
 Deviations: the preset `paper` is Table 11 with what its text leaves open taken from the released runs (256 × 2 ReLU,
@@ -50,14 +54,15 @@ from understudy.errors import (
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
 from understudy.networks import orthogonal_penalty
-from understudy.players import Averaged, Player, averaging, clip_from, gradient
-from understudy.policies import Categorical, Deterministic, Framed, NetworkPolicy, Policy
-from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec, Transition
+from understudy.players import Averaged, Player, averaging, clip_from, gradient, side_by_side
+from understudy.policies import Categorical, Deterministic, Framed, Member, Policy, committee
+from understudy.types import Dataset, Discrete, Info, Pair, RoundData, Samples, Spec, Transition
 from understudy.watch import Target, Watch, Watching
 
 
 class AdVILState(NamedTuple):
-    policy: NetworkPolicy
+    policy: Member
+    """The members, stacked along the leading axis of their arrays."""
     policy_memory: Averaged
     critic: MLPCritic
     critic_memory: optax.OptState
@@ -89,6 +94,7 @@ class AdVIL(Algorithm):
             "weight_decay": 0.0,
             "squash": False,
             "average": 0.0,
+            "members": 1,
             "watch": Watch(jump=0.0),
         }
     }
@@ -124,6 +130,8 @@ class AdVIL(Algorithm):
     """Rounds of training; a round is a line of the metrics."""
     steps: int = eqx.field(static=True, default=500)
     """Steps of both players in a round."""
+    members: int = eqx.field(static=True, default=5)
+    """Networks that the policy is a committee of."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers of policy and critic."""
     gain: float = 2**0.5
@@ -146,7 +154,7 @@ class AdVIL(Algorithm):
         check_choice(("critic", "policy"), first=self.first)
         check_kind(Target, target=self.target)
         check_kind(Watch, watch=self.watch)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, members=self.members)
         check_layers(hidden=self.hidden)
         if self.target.delta is not None and self.rounds < max(self.target.warm_up, self.target.window):
             raise SettingError(
@@ -156,14 +164,14 @@ class AdVIL(Algorithm):
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AdVILState:
         policy_key, critic_key = jax.random.split(key)
-        if isinstance(spec.action, Discrete):
-            policy: NetworkPolicy = Categorical.init(
-                policy_key, spec.obs_size, spec.action.n, self.hidden, gain=self.gain
-            )
-        else:
-            policy = Deterministic.init(
-                policy_key, spec.obs_size, spec.action.shape[0], self.hidden, gain=self.gain, squash=self.squash
-            )
+
+        def member(k: Key[Array, ""]) -> Member:
+            if isinstance(spec.action, Discrete):
+                return Categorical.init(k, spec.obs_size, spec.action.n, self.hidden, gain=self.gain)
+            shape = (spec.obs_size, spec.action.shape[0], self.hidden)
+            return Deterministic.init(k, *shape, gain=self.gain, squash=self.squash)
+
+        policy = jax.lax.map(member, jax.random.split(policy_key, self.members))
         critic = MLPCritic.init(critic_key, spec, self.hidden, gain=self.gain)
         policy_player, critic_player = self._players()
         return AdVILState(
@@ -214,20 +222,20 @@ class AdVIL(Algorithm):
         return state._replace(watching=watching, payoffs=window), Info(metrics, stop, undo=jumped)
 
     def critic_loss(
-        self, policy: NetworkPolicy, expert: Samples, critic: MLPCritic, key: Key[Array, ""]
+        self, policy: Member, expert: Samples, critic: MLPCritic, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """What the critic descends, −L + w_g E (‖∇f‖ − g)², and L itself."""
         act_key, mix_key = jax.random.split(key)
-        pair = payoffs.off_q_vectors(policy, expert, critic.actions, act_key)
+        pair = mixed(policy, expert, critic.actions, act_key)
         payoff = payoffs.payoff(critic, pair)  # line 2
         between = jax.vmap(interpolate)(jax.random.split(mix_key, self.batch_size), pair.learner, pair.expert)
         penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(critic, expert.t, *between, self.gradient_target)
         return -payoff + self.gradient_weight * penalty.mean(), payoff
 
     def policy_loss(
-        self, critic: MLPCritic, expert: Samples, batch: Transition, policy: NetworkPolicy, key: Key[Array, ""]
+        self, critic: MLPCritic, expert: Samples, batch: Transition, policy: Member, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """What the policy descends, L + w_o R_⊥ + w_c E ‖π(s) − a‖² / d, up to E f(s, a), which it cannot change."""
+        """What a member descends, L + w_o R_⊥ + w_c E ‖π(s) − a‖² / d, up to E f(s, a), which it cannot change."""
         learner = payoffs.off_q_vectors(policy, expert, critic.actions, key).learner
         dimensions = batch.act.shape[1] if batch.act.ndim > 1 else 1
         cloning = jax.vmap(ell, (None, 0))(policy, batch).mean() / dimensions
@@ -237,10 +245,17 @@ class AdVIL(Algorithm):
         return payoffs.expectation(critic, learner) + regular, {"cloning": cloning, "regular": regular}
 
     def policy(self, state: AdVILState) -> Policy:
-        return Framed(state.policy_memory.average, state.frame)
+        return Framed(committee(state.policy_memory.average), state.frame)
 
     def _players(self) -> tuple[Player, Player]:
         clip = clip_from(self.clip_after * (self.rounds * self.steps), self.clip)
         policy = optax.chain(clip, optax.adamw(self.policy_lr, weight_decay=self.weight_decay))
         critic = optax.chain(clip, optax.adam(self.critic_lr))
-        return averaging(gradient(policy, aux=True), self.average), gradient(critic, aux=True)
+        return side_by_side(averaging(gradient(policy, aux=True), self.average)), gradient(critic, aux=True)
+
+
+def mixed(members: Member, expert: Samples, actions: int | None, key: Key[Array, ""]) -> Pair:
+    """U2 of the members' mixture: they take the expert's samples in turn."""
+    pairs = jax.vmap(lambda member: payoffs.off_q_vectors(member, expert, actions, key))(members)
+    turn = jnp.arange(expert.weight.shape[0])
+    return jax.tree.map(lambda x: x[turn % x.shape[0], turn], pairs)

@@ -33,6 +33,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from understudy.errors import (
+    SettingError,
     check_choice,
     check_fraction,
     check_layers,
@@ -43,13 +44,23 @@ from understudy.errors import (
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
 from understudy.networks import Activation
-from understudy.players import Averaged, Player, averaging, gradient, repeat
-from understudy.policies import Carry, Categorical, Deterministic, Framed, Gaussian, Policy
+from understudy.players import Averaged, Player, averaging, gradient, repeat, side_by_side
+from understudy.policies import (
+    Carry,
+    Categorical,
+    Deterministic,
+    Framed,
+    Gaussian,
+    NetworkPolicy,
+    Policy,
+    committee,
+)
 from understudy.types import Dataset, Discrete, Info, RoundData, Spec, Transition
 
 
 class BCState(NamedTuple):
-    policy: Policy
+    policy: NetworkPolicy
+    """The members, stacked along the leading axis of their arrays."""
     frame: Frame
     memory: Averaged
 
@@ -86,6 +97,8 @@ class BC(Algorithm):
     """Rounds of training; a round is a line of the metrics."""
     steps: int = eqx.field(static=True, default=500)
     """Gradient steps a round."""
+    members: int = eqx.field(static=True, default=1)
+    """Networks, each with its own start and minibatches, whose actions are averaged."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers."""
     activation: Activation = eqx.field(static=True, default="relu")
@@ -97,17 +110,22 @@ class BC(Algorithm):
         check_positive(lr=self.lr)
         check_not_negative(weight_decay=self.weight_decay)
         check_fraction(average=self.average)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, members=self.members)
         check_layers(hidden=self.hidden)
+        if self.members > 1 and self.loss == "likelihood":
+            raise SettingError(f"members is {self.members}: a likelihood has no mean of several policies, use squared")
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
-        if isinstance(spec.action, Discrete):
-            policy: Policy = Categorical.init(key, spec.obs_size, spec.action.n, self.hidden, self.activation)
-        elif self.loss == "likelihood":
-            policy = Gaussian.init(key, spec.obs_size, spec.action.shape[0], self.hidden, self.activation)
-        else:
-            shape = (spec.obs_size, spec.action.shape[0], self.hidden, self.activation)
-            policy = Deterministic.init(key, *shape, squash=self.squash)
+        def member(k: Key[Array, ""]) -> NetworkPolicy:
+            outputs = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
+            shape = (spec.obs_size, outputs, self.hidden, self.activation)
+            if isinstance(spec.action, Discrete):
+                return Categorical.init(k, *shape)
+            if self.loss == "likelihood":
+                return Gaussian.init(k, *shape)
+            return Deterministic.init(k, *shape, squash=self.squash)
+
+        policy = jax.lax.map(member, jax.random.split(key, self.members))
         return BCState(policy, Frame.fit(spec, demonstrations), self._player().init(policy))
 
     def update(self, state: BCState, data: RoundData, key: Key[Array, ""]) -> tuple[BCState, Info]:
@@ -119,12 +137,12 @@ class BC(Algorithm):
         return state._replace(policy=policy, memory=memory), Info({"loss": value})
 
     def policy(self, state: BCState) -> Policy:
-        return Framed(state.memory.average, state.frame)
+        return Framed(committee(state.memory.average), state.frame)
 
     def _player(self) -> Player:
         schedule = optax.cosine_decay_schedule(self.lr, self.rounds * self.steps) if self.decay else self.lr
         optimizer = optax.adamw(schedule, weight_decay=self.weight_decay)
-        return repeat(averaging(gradient(optimizer), self.average), self.steps)
+        return repeat(side_by_side(averaging(gradient(optimizer), self.average)), self.steps)
 
 
 def ell(policy: Policy, example: Transition) -> Float[Array, ""]:
