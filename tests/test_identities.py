@@ -55,7 +55,7 @@ def telescoped(mdp, v, expert, learner):
     """AdVIL's derivation, display by display: U1 at f_t = v_t − B^π v_{t+1}, then what it telescopes to."""
     policy = TimeIndexed(Tabular(learner))
     after = jnp.concatenate([v[1:], jnp.zeros_like(v[:1])])  # nothing follows the last step
-    backed_up = jnp.einsum("saz,tz->tsa", mdp.transitions, (jnp.roll(learner, -1, axis=0) * after).sum(-1))
+    backed_up = jnp.einsum("saz,tz->tsa", mdp.dynamics.probabilities, (jnp.roll(learner, -1, axis=0) * after).sum(-1))
     substituted = TableCritic(v - backed_up)
     of_learner, of_expert = samples(mdp, learner), samples(mdp, expert)
     first = jnp.einsum("s,sa,sa->", mdp.initial, learner[0], v[0]) / mdp.horizon
