@@ -265,7 +265,7 @@ def best_response(mdp: FiniteMDP, cost: Table) -> Table:
 
 @over_batches
 def soft_response(mdp: FiniteMDP, cost: Table, temperature: Float[Array, ""]) -> Table:
-    """argmin_π E_π Σ_t cost_t(s_t, a_t) − α H(π), with α the temperature and H the causal entropy: a soft backward pass,
+    """argmin_π E_π Σ_t cost_t(s_t, a_t) − α H(π), α the temperature and H the causal entropy: a soft backward pass,
 
         π_t(a | s) ∝ exp(−Q_t(s, a) / α),   Q_t = cost_t + E V_{t+1},   V_t = −α log Σ_a exp(−Q_t / α)
     """
