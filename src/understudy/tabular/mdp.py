@@ -27,9 +27,9 @@ ONE = 1e-9
 """How far a row of probabilities may be from summing to one."""
 
 
-def exact(function: Callable[P, R]) -> Callable[P, R]:
+def exact(function: Callable[P, R], static: tuple[str, ...] = ()) -> Callable[P, R]:
     """Compile a function in float64, and leave the precision of the rest of the program as it is."""
-    compiled = jax.jit(function)
+    compiled = jax.jit(function, static_argnames=static)
 
     @wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -267,7 +267,7 @@ def best_response(mdp: FiniteMDP, cost: Table) -> Table:
 def soft_response(mdp: FiniteMDP, cost: Table, temperature: Float[Array, ""]) -> Table:
     """argmin_π E_π Σ_t cost_t(s_t, a_t) − α H(π), α the temperature and H the causal entropy: a soft backward pass,
 
-        π_t(a | s) ∝ exp(−Q_t(s, a) / α),   Q_t = cost_t + E V_{t+1},   V_t = −α log Σ_a exp(−Q_t / α)
+    π_t(a | s) ∝ exp(−Q_t(s, a) / α),   Q_t = cost_t + E V_{t+1},   V_t = −α log Σ_a exp(−Q_t / α)
     """
 
     def backward(value: Array, cost_t: Array) -> tuple[Array, Array]:

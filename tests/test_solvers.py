@@ -1,0 +1,92 @@
+"""Solvers: the requested δ by certificate, for all six combinations of game and side; the lemma behind the dual."""
+
+import jax
+import numpy as np
+import pytest
+
+from test_tabular_games import MOMENTS, classes, instance
+from understudy.errors import SettingError
+from understudy.tabular import imitation_gap
+from understudy.tabular.games import Game
+from understudy.tabular.moments import q_box, reward_box
+from understudy.tabular.solvers import (
+    certificate,
+    lemma_bound,
+    proof_alpha,
+    proof_delta,
+    regularised_certificate,
+    solve,
+)
+
+
+@pytest.mark.parametrize("side", ["primal", "dual"])
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_all_six_meet_their_certificate(moments, side):
+    """And the certificate bounds the gap: 2T (reward) or 2T² (Q) times the payoff."""
+    mdp, expert, _, reward = instance(1, 5, 3, 8)
+    game = Game(moments, mdp, expert)
+    box = reward_box(mdp) if moments == "reward" else q_box(mdp)
+    found = solve(game, box, side, delta=0.02)
+    assert found.met, str(found)
+    assert 0 <= found.payoff <= found.certificate <= 0.02
+    gap, most = (float(x) for x in certificate(game, box, found.policy, found.f))
+    assert (gap, most) == pytest.approx((found.certificate, found.payoff), abs=1e-12)
+    scale = 2 * 8 if moments == "reward" else 2 * 8**2
+    assert float(imitation_gap(mdp, reward, expert, found.policy)) <= scale * found.payoff + 1e-12
+    assert found.iterations < found.theorem
+    assert found.history[-1, 1] == found.certificate
+    assert "certified" in str(found)
+
+
+@pytest.mark.parametrize("name", ["stationary", "induced", "span", "kernel"])
+def test_other_classes_are_solved_too(name):
+    mdp, expert, _, _ = instance(2)
+    moments = classes(mdp, expert)[name]
+    game = Game("on-Q" if name == "induced" else "reward", mdp, expert)
+    for side in ("primal", "dual"):
+        assert solve(game, moments, side, delta=0.03).met
+
+
+def test_what_is_not_met_is_said():
+    mdp, expert, _, _ = instance(3)
+    found = solve(Game("reward", mdp, expert), reward_box(mdp), "primal", delta=1e-6, max_iterations=20)
+    assert not found.met
+    assert found.iterations == 20
+    assert "NOT met" in str(found)
+    with pytest.raises(SettingError, match="delta is 0"):
+        solve(Game("reward", mdp, expert), reward_box(mdp), delta=0.0)
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+@pytest.mark.parametrize("alpha", [0.003, 0.03])
+def test_the_entropy_regularisation_lemma(moments, alpha):
+    """sup_f U(π̂, f) ≤ Q_M √(2δ/α) + α T (ln|A| + ln|S|), δ being π̂'s certificate in the regularised game."""
+    mdp, expert, _, _ = instance(4)
+    game = Game(moments, mdp, expert)
+    box = reward_box(mdp) if moments == "reward" else q_box(mdp)
+    for iterations in (10, 200):
+        found = solve(game, box, "dual", delta=1e-6, alpha=alpha, max_iterations=iterations)
+        delta = float(regularised_certificate(game, box, found.policy, found.f, np.asarray(alpha)))
+        assert delta >= -1e-12
+        assert found.payoff <= lemma_bound(game, max(delta, 0.0), alpha)
+
+
+def test_the_proofs_numbers():
+    """1/δ' = 64 Q_M² T (ln|A| + ln|S|) / δ³, about 1.5e6 at δ = 0.1, T = 10, |S||A| = 10."""
+    rng = np.random.default_rng(0)
+    from understudy.tabular import FiniteMDP
+
+    mdp = FiniteMDP(rng.dirichlet(np.ones(5), (5, 2)), np.ones(5) / 5, 10)
+    game = Game("reward", mdp, np.full(mdp.shape, 0.5))
+    assert 1 / proof_delta(game, 0.1) == pytest.approx(64 * 10 * np.log(10) / 1e-3, rel=1e-9)
+    assert proof_alpha(game, 0.1) == pytest.approx(0.1 / (20 * np.log(10)), rel=1e-9)
+    assert solve(game, reward_box(mdp), "dual", delta=0.1, alpha=proof_alpha(game, 0.1)).met
+
+
+def test_a_batch_of_games_would_be_the_same_numbers():
+    """Solving twice gives the same policy bit for bit: nothing is drawn."""
+    mdp, expert, _, _ = instance(6)
+    game = Game("off-Q", mdp, expert)
+    first, second = (solve(game, q_box(mdp), "dual", delta=0.05) for _ in range(2))
+    np.testing.assert_array_equal(first.policy, second.policy)
+    assert jax.numpy.zeros(()).dtype == np.float32

@@ -1,0 +1,153 @@
+"""The exact games: payoffs as the sampled ones have them, best responses that are best, of either side."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy import payoffs
+from understudy.critics import TableCritic
+from understudy.errors import SettingError, SpecError
+from understudy.tabular import FiniteMDP, imitation_gap, occupancy, q_values
+from understudy.tabular.games import Game
+from understudy.tabular.moments import induced, kernel_ball, q_box, reward_box, span
+
+MOMENTS = ("reward", "off-Q", "on-Q")
+
+
+def instance(seed, states=4, actions=3, horizon=6):
+    """An MDP of which one state has a single action, an expert, a learner and a table of numbers in [-1, 1]."""
+    rng = np.random.default_rng(seed)
+    available = np.ones((states, actions), bool)
+    available[-1, 1:] = False
+    mdp = FiniteMDP(
+        rng.dirichlet(np.ones(states), (states, actions)), rng.dirichlet(np.ones(states)), horizon, available
+    )
+    policies = rng.dirichlet(np.full(actions, 0.5), (2, horizon, states)) * available
+    expert, learner = policies / policies.sum(-1, keepdims=True)
+    return mdp, expert, learner, rng.uniform(-1, 1, mdp.shape)
+
+
+def classes(mdp, expert, seed=0):
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(mdp.states * mdp.actions, 2))
+    gram = np.exp(-((points[:, None] - points[None]) ** 2).sum(-1))
+    return {
+        "reward": reward_box(mdp),
+        "stationary": reward_box(mdp, stationary=True),
+        "q": q_box(mdp),
+        "induced": induced(mdp, expert),
+        "span": span(mdp, rng.normal(size=(mdp.states, mdp.actions, 3)), 2.0),
+        "kernel": kernel_ball(mdp, gram),
+    }
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_payoffs_are_those_of_the_sampled_games(moments, seed):
+    """Σ w f, and the weighted pairs through `payoffs`: to 1e-12."""
+    mdp, expert, learner, f = instance(seed)
+    game = Game(moments, mdp, expert)
+    with jax.enable_x64(True):
+        sampled = payoffs.payoff(TableCritic(jax.numpy.asarray(f)), game.pair(learner))
+    assert float(game.payoff(learner, f)) == pytest.approx(float(sampled), abs=1e-12)
+    assert abs(float(game.payoff(expert, f))) < 1e-12
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_the_gap_is_a_payoff(moments):
+    """U at f = −r, −Q^π, −Q^{π_E} is the gap over T."""
+    mdp, expert, learner, reward = instance(3)
+    f = {"reward": reward, "off-Q": q_values(mdp, reward, learner), "on-Q": q_values(mdp, reward, expert)}[moments]
+    gap = float(imitation_gap(mdp, reward, expert, learner))
+    assert float(Game(moments, mdp, expert).payoff(learner, -np.asarray(f))) == pytest.approx(gap / 6, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["reward", "stationary", "q", "induced", "span", "kernel"])
+def test_the_best_response_of_a_class_is_its_supremum(name):
+    """No member of the class has a larger payoff than `best`, which is in the class and has the payoff `sup`."""
+    mdp, expert, learner, _ = instance(5)
+    moments, w = classes(mdp, expert)[name], Game("reward", mdp, expert).difference(learner)
+    best = np.asarray(moments.best(w))
+    assert (best * np.asarray(w)).sum() == pytest.approx(float(moments.sup(w)), abs=1e-12)
+    rng = np.random.default_rng(1)
+    with jax.enable_x64(True):
+        for _ in range(50):
+            theta = moments.project(rng.normal(size=moments.embed.shape) * rng.choice([0.1, 1, 10]))
+            np.testing.assert_allclose(moments.project(theta), theta, atol=1e-12)
+            assert float((np.asarray(moments.embed(theta)) * w).sum()) <= float(moments.sup(w)) + 1e-12
+
+
+def test_the_classes_are_what_their_labels_say():
+    mdp, expert, learner, _ = instance(7)
+    made = classes(mdp, expert)
+    w = Game("reward", mdp, expert).difference(learner)
+    left = (mdp.horizon - np.arange(mdp.horizon)) / (2 * mdp.horizon)
+    assert np.abs(made["reward"].best(w)).max() == 0.5
+    assert (np.abs(made["q"].best(w)) <= left[:, None, None] + 1e-12).all()
+    stationary = np.asarray(made["stationary"].best(w))
+    np.testing.assert_array_equal(stationary, np.broadcast_to(stationary[0], stationary.shape))
+    # The payoff of a function in a kernel's unit ball is the distance of mean embeddings: w K w, under the root.
+    points = np.random.default_rng(0).normal(size=(mdp.states * mdp.actions, 2))
+    gram = np.exp(-((points[:, None] - points[None]) ** 2).sum(-1))
+    total = np.asarray(w).sum(0).ravel()
+    assert float(made["kernel"].sup(w)) == pytest.approx(np.sqrt(total @ gram @ total), rel=1e-9)
+
+
+def test_the_on_q_game_over_the_induced_class_is_the_reward_game_over_t():
+    """U3(π, Q^{π_E}_r / 2T) = U1(π, r / 2) / T for every r, by the performance difference lemma."""
+    mdp, expert, learner, _ = instance(11)
+    on_q = induced(mdp, expert).sup(Game("on-Q", mdp, expert).difference(learner))
+    reward = reward_box(mdp).sup(Game("reward", mdp, expert).difference(learner))
+    assert float(on_q) == pytest.approx(float(reward) / mdp.horizon, abs=1e-12)
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_no_policy_does_better_than_the_response(moments, seed):
+    mdp, expert, learner, f = instance(seed)
+    game = Game(moments, mdp, expert)
+    least = float(game.payoff(game.respond(f), f))
+    assert least <= float(game.payoff(learner, f)) + 1e-12
+    for alpha in (0.003, 0.1):
+        soft = game.respond(f, alpha)
+
+        def regularised(policy, alpha=alpha):
+            return float(game.payoff(policy, f)) - alpha * float(game.entropy(policy))
+
+        assert regularised(soft) <= regularised(learner) + 1e-12
+        assert regularised(soft) <= regularised(np.asarray(game.respond(f))) + 1e-12
+        assert (np.asarray(soft)[:, -1, 1:] == 0).all()  # a state keeps to the actions it has
+    assert float(game.payoff(game.respond(f, 1e-6), f)) == pytest.approx(least, abs=1e-4)
+
+
+def test_mixtures_collapse_to_their_occupancy():
+    mdp, expert, learner, _ = instance(13)
+    game = Game("reward", mdp, expert)
+    with jax.enable_x64(True):
+        mean = (game.strategy(expert) + game.strategy(learner)) / 2
+        policy = game.policy(mean)
+    np.testing.assert_allclose(occupancy(mdp, policy), mean, atol=1e-12)
+
+
+def test_bad_input_is_named():
+    mdp, expert, _, _ = instance(0)
+    with pytest.raises(SettingError, match="moments"):
+        Game("values", mdp, expert)
+    with pytest.raises(
+        SpecError, match=r"the expert \[0, 3, 1\] is positive, but that state does not have that action"
+    ):
+        Game("reward", mdp, np.full(mdp.shape, 1 / 3))
+    with pytest.raises(SpecError, match="features have shape"):
+        span(mdp, np.zeros((2, 2, 2)))
+    with pytest.raises(SpecError, match="eigenvalue"):
+        kernel_ball(mdp, -np.eye(12))
+    with pytest.raises(SpecError, match="does not sum to one"):
+        induced(mdp, expert * 0.5)
+    with pytest.raises(SpecError, match="horizon is inf"):
+        FiniteMDP(np.ones((1, 1, 1)), [1.0], float("inf"))
+    with pytest.raises(SpecError, match=r"transitions \[0, 1\] is 2: there are 2 states"):
+        FiniteMDP(np.array([[0, 2], [1, 1]]), [1.0, 0.0], 3)
