@@ -83,6 +83,35 @@ def test_the_table_of_behavioral_cloning_is_its_results():
         assert " | ".join(cells) in page
 
 
+def test_the_table_of_the_offline_figure_is_its_results():
+    page = (ROOT / "docs/advil.md").read_text(encoding="utf-8")
+    names = {
+        ("advil", "default"): "`us.advil()`",
+        ("bc", "default"): "`us.bc()`",
+        ("advil", "released"): "preset `released`",
+    }
+    for task in ("halfcheetah", "ant"):
+        rows = list(csv.DictReader((ROOT / f"docs/results/off-q-{task}.csv").open(encoding="utf-8")))
+        assert {(row["algorithm"], row["preset"]) for row in rows} == set(names)
+        for key, name in names.items():
+            cells = []
+            for count in ("5", "10", "15", "20", "25"):
+                means = np.array(
+                    [float(r["mean_return"]) for r in rows if (r["algorithm"], r["preset"], r["x"]) == (*key, count)]
+                )
+                assert len(means) == 5
+                cells.append(f"{means.mean():.0f} ± {means.std(ddof=1) / np.sqrt(5):.0f}")
+            assert f"| {name} | {' | '.join(cells)} |" in page
+        held_out = list(csv.DictReader((ROOT / f"docs/results/off-q-payoffs-{task}.csv").open(encoding="utf-8")))
+        for count in ("5", "10", "15", "20"):
+            chosen = [row for row in held_out if (row["learner"], row["trajectories"]) == ("advil", count)]
+            together, alone = (
+                np.mean([float(row[column]) for row in chosen]) for column in ("payoff_1e4", "members_payoff_1e4")
+            )
+            assert together < alone
+            assert f"{together:.2f} ({alone:.2f})" in page
+
+
 def test_the_table_of_settings_is_their_results():
     found = {}
     for task in ("halfcheetah", "ant"):

@@ -13,8 +13,8 @@ with the certificate
 
 computed exactly: no approximation, no sampling. A game whose policies include the expert has the value 0, so that
 sup_f U(π̂, f) ≤ δ, and the bounds of section 4 turn that into one on the gap. U1 and U3 are bilinear in occupancies, so
-a policy that follows the regularised leader is one soft backward pass on the sum of costs so far, and averages are taken
-over occupancies (`Game.strategy`). U2 decouples over (t, s).
+the regularised leader among policies is one soft backward pass on the sum of costs so far, and averages are taken over
+occupancies (`Game.strategy`). U2 decouples over (t, s).
 
 Deviations: the theorem's primal returns the best iterate; here the average is returned, whose f̂ certifies it too.
 τ_n grows with √(Σ max|c_i|²), and η_n falls with the slopes seen, so that no horizon or class needs its own step size.
