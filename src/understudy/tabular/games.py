@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from understudy import payoffs
-from understudy.errors import check_choice, check_not_negative
+from understudy.errors import SpecError, check_choice, check_not_negative
 from understudy.game import NEEDS, Moments
 from understudy.policies import Tabular, TimeIndexed
 from understudy.tabular.mdp import (
@@ -48,6 +48,8 @@ class Game(eqx.Module):
 
     def __init__(self, moments: Moments, mdp: FiniteMDP, expert: Any):
         check_choice(tuple(NEEDS), moments=moments)
+        if mdp.initial.ndim != 1:
+            raise SpecError(f"a batch of {mdp.initial.shape[:-1]} MDPs: a game is on one, vmap over several")
         check_policy(mdp, expert, "the expert")
         with jax.enable_x64(True):
             self.moments, self.mdp, self.expert = moments, mdp, jnp.asarray(expert, float)

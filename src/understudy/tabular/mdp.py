@@ -28,13 +28,19 @@ ONE = 1e-9
 
 
 def exact(function: Callable[P, R], static: tuple[str, ...] = ()) -> Callable[P, R]:
-    """Compile a function in float64, and leave the precision of the rest of the program as it is."""
+    """Compile a function in float64, and leave the precision of the rest of the program as it is.
+
+    What it returns are NumPy arrays (within another compiled function, JAX's): in JAX's hands, outside, they would fall
+    to float32 at the next sum.
+    """
     compiled = jax.jit(function, static_argnames=static)
 
     @wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
         with jax.enable_x64(True):
-            return compiled(*args, **kwargs)
+            result = compiled(*args, **kwargs)
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(result))
+        return result if traced else jax.device_get(result)
 
     return inside
 

@@ -1,0 +1,280 @@
+"""Sections 4 and 5 of the paper, measured: exponents of the gap, recoverability, certificates, and bounds on random MDPs.
+
+Nothing is sampled from an MDP and nothing is learned: every number is exact, up to rounding in float64. The random MDPs
+and their learners come from a seed.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from understudy import figures
+from understudy.game import Moments
+from understudy.tabular import bounds, examples
+from understudy.tabular.games import Game
+from understudy.tabular.moments import MomentClass, q_box, reward_box
+from understudy.tabular.recoverability import all_rewards, plus_minus, recoverability, recovers_within, state_rewards
+from understudy.tabular.solvers import Side, Solution, solve
+
+HORIZONS = (64, 128, 256, 512, 1024)
+EPSILON = 1 / max(HORIZONS)
+"""The payoff that is held fixed; times the longest horizon it must still be a probability."""
+KAPPA = 2e-4
+"""The classification error that is held fixed: an error of probability 1e-4 a step."""
+SIDES: tuple[Side, ...] = ("primal", "dual")
+GAMES: tuple[Moments, ...] = ("reward", "off-Q", "on-Q")
+
+
+class Line(NamedTuple):
+    """The gap against the horizon, for one construction of the proofs."""
+
+    example: str
+    moments: str
+    fixed: str
+    """What is held fixed, and over which class it is measured."""
+    expected: float
+    """The exponent that theory gives."""
+    horizons: tuple[int, ...]
+    payoffs: list[float]
+    gaps: list[float]
+
+    @property
+    def slope(self) -> float:
+        return bounds.slope(self.horizons, self.gaps)
+
+
+def lines(horizons: Sequence[int] = HORIZONS) -> list[Line]:
+    """Slopes of the gap in T at a fixed payoff, and at a fixed classification error."""
+    reward, values = "ε over F_r/2", "ε over the box of F_Q/2T"
+    table: list[tuple[str, str, str, float, Callable[[float, int], bounds.Construction], float]] = [
+        ("CLIFF", "reward", reward, 1, bounds.cliff_reward, EPSILON),
+        ("CLIFF", "off-Q", values, 2, bounds.cliff_off_q, EPSILON),
+        ("CLIFF", "on-Q", values, 2, bounds.cliff_on_q, EPSILON),
+        ("LOOP", "on-Q", values, 1, bounds.loop_on_q, EPSILON),
+        ("UNICYCLE", "on-Q", "κ, classification error", 2, bounds.unicycle_classification, KAPPA),
+        ("LOOP", "on-Q", "κ, classification error", 1, bounds.loop_classification, KAPPA),
+    ]
+    made = []
+    for example, moments, fixed, expected, construct, error in table:
+        found = [construct(error, horizon) for horizon in horizons]
+        payoffs, gaps = [one.payoff for one in found], [one.gap for one in found]
+        made.append(Line(example, moments, fixed, expected, tuple(horizons), payoffs, gaps))
+    return made
+
+
+class Constant(NamedTuple):
+    """Recoverability of an example over a class of rewards, and where it is attained."""
+
+    example: str
+    rewards: str
+    constant: float
+    place: str
+    sentence: str
+    """What the paper says of the example."""
+
+
+def constants(horizon: int = 16) -> list[Constant]:
+    """H of LOOP, CLIFF and UNICYCLE, class by class."""
+    said = {
+        "LOOP": "1-recoverable",
+        "CLIFF": "not H-recoverable for any H < T",
+        "UNICYCLE": "not H-recoverable for any H < T",
+    }
+    made = []
+    for example in (examples.loop(horizon), examples.cliff(horizon), examples.unicycle(horizon)):
+        for label, rewards in (
+            ("±r, the example's own", plus_minus(example.reward)),
+            ("of state, in [−1, 1]", state_rewards()),
+            ("all in [−1, 1]", all_rewards()),
+        ):
+            found = recoverability(example.mdp, example.expert, rewards)
+            place = f"t = {int(found.time)}, {example.states[int(found.state)]}, {example.actions[int(found.action)]}"
+            made.append(Constant(example.name, label, float(found.constant), place, said[example.name]))
+        within = recovers_within(example.mdp, example.expert)
+        made.append(Constant(example.name, "steps to recover (4.5)", float(within), "", said[example.name]))
+    return made
+
+
+def game_and_class(
+    moments: Moments, states: int, actions: int, horizon: int, seed: int = 0
+) -> tuple[Game, MomentClass]:
+    """A game on a random MDP, and the box of its moments."""
+    mdp, expert, _, _ = bounds.random_instances(seed, 2, states, actions, horizon)
+    single = jax.tree.map(lambda x: x[1], mdp)  # of the two the second has an expert that is not deterministic
+    return Game(moments, single, expert[1]), reward_box(single) if moments == "reward" else q_box(single)
+
+
+def solutions(states: int = 10, actions: int = 4, horizon: int = 20, delta: float = 0.01) -> list[Solution]:
+    """All six combinations of game and side on one random MDP."""
+    made = []
+    for moments in GAMES:
+        game, functions = game_and_class(moments, states, actions, horizon)
+        made += [solve(game, functions, side, delta) for side in SIDES]
+    return made
+
+
+class Effort(NamedTuple):
+    """Iterations that a solver needed, for one value of one dimension."""
+
+    moments: str
+    side: str
+    dimension: str
+    value: float
+    iterations: int
+    theorem: float
+    met: bool
+
+
+def efforts(report: Callable[[int, int, dict[str, float]], None] | None = None) -> list[Effort]:
+    """Iterations against δ, T, |S| and |A|, around |S| = 10, |A| = 4, T = 20, δ = 0.02."""
+    base = {"states": 10, "actions": 4, "horizon": 20}
+    sweep: list[tuple[str, float, dict[str, int], float]] = [
+        ("δ", delta, base, delta) for delta in (0.1, 0.05, 0.02, 0.01, 0.005)
+    ]
+    for name, letter, choices in (
+        ("horizon", "T", (5, 10, 20, 40, 80)),
+        ("states", "|S|", (5, 10, 20, 40, 80)),
+        ("actions", "|A|", (2, 4, 8, 16, 32)),
+    ):
+        sweep += [(letter, value, {**base, name: value}, 0.02) for value in choices]
+    made = []
+    for index, (letter, value, shape, delta) in enumerate(sweep):
+        for moments in GAMES:
+            game, functions = game_and_class(moments, shape["states"], shape["actions"], shape["horizon"])
+            for side in SIDES:
+                found = solve(game, functions, side, delta)
+                made.append(Effort(moments, side, letter, value, found.iterations, found.theorem, found.met))
+        if report is not None:
+            report(index + 1, len(sweep), {letter: float(value)})
+    return made
+
+
+class Map(NamedTuple):
+    """A bound on many random MDPs."""
+
+    moments: str
+    label: str
+    gaps: np.ndarray
+    limits: np.ndarray
+
+    @property
+    def ratios(self) -> np.ndarray:
+        return np.asarray(self.gaps / np.maximum(self.limits, 1e-300))
+
+
+SHAPES = ((4, 3, 6), (3, 2, 12), (8, 4, 4), (2, 2, 20), (5, 5, 10))
+"""(|S|, |A|, T) of the random MDPs."""
+
+
+def maps(count: int = 10_000, seed: int = 0) -> list[Map]:
+    """Every upper bound on `count` random MDPs of several shapes, beside the gap that it bounds."""
+    found: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]] = {}
+    each = -(-count // len(SHAPES))
+    for index, shape in enumerate(SHAPES):
+        for report in bounds.measure(*bounds.random_instances(seed + index, each, *shape)):
+            found.setdefault((report.moments, report.label), []).append(
+                (np.asarray(report.gap), np.asarray(report.bound))
+            )
+    return [Map(*key, *(np.concatenate(column) for column in zip(*parts, strict=True))) for key, parts in found.items()]
+
+
+class Tree(NamedTuple):
+    """What a best response has to look at in TREE."""
+
+    actions: int
+    horizon: int
+    paths: int
+    """Deterministic ways through the tree, |A|^T: what reward matching chooses among."""
+    nodes: int
+    """States times actions: what its backward induction weighs."""
+    edges: int
+    """|A| T: what an off-Q or on-Q response weighs, being handed a state at each level."""
+
+
+def trees() -> list[Tree]:
+    sizes = [(2, 4), (2, 8), (2, 12), (4, 4), (4, 8)]
+    made = []
+    for actions, horizon in sizes:
+        mdp = examples.tree(horizon, actions).mdp
+        made.append(Tree(actions, horizon, actions**horizon, mdp.states * actions, actions * horizon))
+    return made
+
+
+def draw(found: Sequence[Line], solved: Sequence[Solution], sweep: Sequence[Map], path: Path) -> None:
+    """Four panels: two of slopes, certificates against iterations, and the map of random MDPs."""
+    picture, axes = figures.figure(4, width=4.0, height=4.2)
+    for axis, word, title in (
+        (axes[0], "ε", f"gap at a fixed payoff, ε = 1/{round(1 / EPSILON)}"),
+        (axes[1], "κ", f"gap at a fixed classification error, κ = {KAPPA:g}"),
+    ):
+        for index, line in enumerate(one for one in found if one.fixed.startswith(word)):
+            label = f"{line.example}, {line.moments}: slope {line.slope:.2f}"
+            style = {"linestyle": "--"} if line.moments == "on-Q" and line.example == "CLIFF" else {}
+            axis.loglog(line.horizons, line.gaps, marker="o", color=figures.LINES[index], label=label, **style)
+        axis.set(title=title, xlabel="horizon T", ylabel="imitation gap  J(π_E) − J(π)")
+    for index, solution in enumerate(solved):
+        moments, side = solution.label.split(" moments, ")[0], solution.label.split(", ")[1]
+        style = {"color": figures.LINES[index // 2], "linestyle": "-" if side == "primal" else "--"}
+        axes[2].loglog(solution.history[:, 0], solution.history[:, 1], label=f"{moments}, {side}", **style)
+    axes[2].axhline(solved[0].delta, color=figures.EXPERT, linewidth=1)
+    axes[2].set(title="certificates (boxes F_r/2, F_Q/2T)", xlabel="iterations", ylabel="certificate δ")
+    for index, one in enumerate(sweep):
+        chosen = slice(None, None, max(1, len(one.gaps) // 400))
+        shown = (one.gaps > 1e-6) & (one.limits > 1e-6)
+        label = f"{one.moments}: {one.label.split(':')[0]}"
+        x, y = one.limits[shown][chosen], one.gaps[shown][chosen]
+        axes[3].loglog(x, y, ".", markersize=3, color=figures.LINES[index], label=label, alpha=0.6)
+    ends = np.array(axes[3].get_xlim())
+    axes[3].loglog(ends, ends, color=figures.EXPERT, linewidth=1)
+    axes[3].set(title="random MDPs: gap and bound", xlabel="upper bound", ylabel="imitation gap")
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=6.5, frameon=False)
+    figures.save(picture, path)
+
+
+def draw_examples(place: Path) -> None:
+    """The four example MDPs, a picture each."""
+    for example in (examples.loop(8), examples.cliff(8), examples.unicycle(8), examples.tree(3, 3)):
+        examples.draw(example, place / f"{example.name.lower()}.png")
+
+
+def draw_efforts(found: Sequence[Effort], path: Path) -> None:
+    """Iterations against each dimension, a panel each; the theorem's are off the scale."""
+    names = list(dict.fromkeys(one.dimension for one in found))
+    picture, axes = figures.figure(len(names), width=3.6, height=3.6)
+    for axis, name in zip(axes, names, strict=True):
+        for index, moments in enumerate(GAMES):
+            for side in SIDES:
+                chosen = [one for one in found if (one.dimension, one.moments, one.side) == (name, moments, side)]
+                style = {"color": figures.LINES[index], "linestyle": "-" if side == "primal" else "--"}
+                x, y = [one.value for one in chosen], [one.iterations for one in chosen]
+                axis.loglog(x, y, marker="o", markersize=4, label=f"{moments}, {side}", **style)
+        axis.set(xlabel=name, ylabel="iterations to the certificate")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(fontsize=6.5, frameon=False)
+    figures.save(picture, path)
+
+
+def rows(
+    found: Sequence[Line], known: Sequence[Constant], solved: Sequence[Solution], sweep: Sequence[Map]
+) -> list[list[Any]]:
+    """Part, name, class, x, value: what the figure and the tables show."""
+    made: list[list[Any]] = []
+    for line in found:
+        name = f"{line.example}, {line.moments}"
+        made += [["gap", name, line.fixed, T, gap] for T, gap in zip(line.horizons, line.gaps, strict=True)]
+        made += [["payoff", name, line.fixed, T, x] for T, x in zip(line.horizons, line.payoffs, strict=True)]
+        made.append(["slope", name, line.fixed, "", line.slope])
+    made += [["recoverability", one.example, one.rewards, one.place, one.constant] for one in known]
+    for solution in solved:
+        name, _, label = solution.label.rpartition(", F")
+        made += [["certificate", name, f"F{label}", int(n), value] for n, value in solution.history]
+        made.append(["theorem's iterations", name, f"F{label}", "", solution.theorem])
+    for one in sweep:
+        made.append(["largest gap / bound", one.moments, one.label, len(one.gaps), one.ratios.max()])
+        made.append(["median gap / bound", one.moments, one.label, len(one.gaps), np.median(one.ratios)])
+    return made

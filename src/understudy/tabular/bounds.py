@@ -1,0 +1,240 @@
+"""Section 4's bounds on the imitation gap, evaluated on an instance, and the learners that make its lower bounds.
+
+    moments    class           upper bound                     holds since
+    reward     F_r/2           2T sup U1                       −r is in F_r
+    off-Q      F_Q/2T          2T² sup U2                      −Q^π is in F_Q
+    on-Q       F_QE/2T         2T² sup U3 = ε H T              −Q^{π_E} is in F_QE;  ε = sup U3 / (H/2T)
+    on-Q       {r, −r}         H Σ_t E_{s ~ π} e_t(s)          |A| ≤ H, see `recoverability`
+
+U3 over F_QE/2T lies in ±H/2T, and ε is the payoff as a share of it, so that the bound is ε H T whatever H is: the same
+number as 2T² sup U3. Over the box that contains F_Q/2T, which does not know the dynamics, the payoff is larger and the
+bound holds too.
+
+The lower bounds are learners with a payoff of ε, or nearly:
+
+    learner                                                 payoff                         gap
+    CLIFF, reward: errs in s_0 with probability ε           U1 = ε                         ε T
+    CLIFF, off-Q: errs in s_0 with probability ε T          U2 = ε                         ε T²
+    CLIFF, on-Q as the paper has it: the first of these     U3 = ε / T                     ε T
+    CLIFF, on-Q: the second of these                        U3 = ε                         ε T²
+    LOOP, on-Q: errs everywhere with probability ε          U3 = ε (T + 1) / 2T            ε (T − 1)
+    UNICYCLE, classification error κ: errs with κ/2         l = κ                          Σ_t p (1 − p)^{t−1} (T − t)
+    LOOP, classification error κ: errs everywhere with κ/2  l = κ                          κ (T − 1) / 2
+
+Deviation: the paper's on-Q lower bound is Ω(εT) by the learner of its reward bound, whose payoff is not ε but ε/T. With
+a payoff of ε the gap on CLIFF is ε T²: there H = 2T, and the upper bound ε H T is twice the gap. Payoffs of on-Q
+learners are over the box. Over F_QE/2T that of LOOP's is about 2ε/T and shrinks with T as H/2T does: there it is the
+payoff as a share of H/2T, about ε, that makes a gap of order T.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from understudy.errors import SettingError, check_choice, check_positive, check_whole
+from understudy.game import NEEDS, Moments
+from understudy.tabular.examples import Example, cliff, erring, loop, unicycle
+from understudy.tabular.mdp import ONE, FiniteMDP, Table, advantages, check_policy, check_table, occupancy, over_batches
+from understudy.tabular.moments import Box, ExpertQ, q_box, reward_box
+from understudy.tabular.recoverability import error_bound
+
+
+class Report(NamedTuple):
+    """One bound on an instance, beside the gap that it bounds; on a batch of MDPs, arrays."""
+
+    moments: Moments
+    label: str
+    """The class of functions that the payoff is over."""
+    payoff: Any
+    bound: Any
+    gap: Any
+
+    @property
+    def ratio(self) -> Any:
+        """gap / bound: at most 1, and 1 where the bound binds; 0 where the bound is 0, up to rounding."""
+        return np.divide(self.gap, self.bound, out=np.zeros_like(self.bound), where=self.bound > ONE)
+
+
+def upper_bound(moments: Moments, payoff: Any, horizon: int) -> Any:
+    """2T sup U1 for reward moments, 2T² sup U for off-Q and on-Q ones."""
+    check_choice(tuple(NEEDS), moments=moments)
+    return 2 * horizon * payoff if moments == "reward" else 2 * horizon**2 * payoff
+
+
+def relative_error(payoff: Any, constant: Any, horizon: int) -> Any:
+    """ε = 2T sup U3 / H: the payoff as a share of the most that it can be over F_QE/2T."""
+    return 2 * horizon * payoff / constant
+
+
+def recoverable_bound(epsilon: Any, constant: Any, horizon: int) -> Any:
+    """ε H T, with the ε of `relative_error`."""
+    return epsilon * constant * horizon
+
+
+def measure(mdp: FiniteMDP, expert: Any, policy: Any, reward: Any) -> list[Report]:
+    """Every upper bound beside the gap, for one MDP or a batch of them."""
+    check_table(mdp, reward, bound=1.0)
+    payoffs, gap, constant, error = _judge(mdp, expert, policy, reward)
+    reports = [
+        Report(moments, label, payoff, upper_bound(moments, payoff, mdp.horizon), gap)
+        for (moments, label), payoff in payoffs.items()
+    ]
+    label = "{r, −r}: H times the classification error"
+    return [*reports, Report("on-Q", label, error, recoverable_bound(error, constant, mdp.horizon), gap)]
+
+
+def _all_rewards(mdp: FiniteMDP, expert: Table) -> Box:
+    return reward_box(mdp)
+
+
+def _all_of_that_size(mdp: FiniteMDP, expert: Table) -> Box:
+    return q_box(mdp)
+
+
+def _expert_q(mdp: FiniteMDP, expert: Table) -> Box:
+    """`moments.induced`, without its check, which a traced table cannot pass."""
+    embed = ExpertQ(mdp=mdp, expert=expert, shape=mdp.shape)
+    return Box("F_QE/2T: the expert's Q-functions, |r| ≤ 1", embed, jnp.ones(mdp.shape))
+
+
+CLASSES: tuple[tuple[Moments, Callable[[FiniteMDP, Table], Box]], ...] = (
+    ("reward", _all_rewards),
+    ("off-Q", _all_of_that_size),
+    ("on-Q", _all_of_that_size),
+    ("on-Q", _expert_q),
+)
+
+
+class Judged(NamedTuple):
+    payoffs: dict[tuple[Moments, str], Any]
+    """sup U, for each of CLASSES."""
+    gap: Any
+    constant: Any
+    """H of {r, −r}."""
+    error: Any
+    """(1/T) Σ_t E_{s ~ π} e_t(s)."""
+
+
+def _judge(mdp: FiniteMDP, expert: Any, policy: Any, reward: Any) -> Judged:
+    check_policy(mdp, expert, "the expert")
+    check_policy(mdp, policy)
+    payoffs, *rest = jax.tree.map(np.asarray, _numbers(mdp, expert, policy, reward))
+    labels = [(moments, functions(mdp, expert).label) for moments, functions in CLASSES]
+    return Judged(dict(zip(labels, payoffs, strict=True)), *rest)
+
+
+@over_batches
+def _numbers(mdp: FiniteMDP, expert: Table, policy: Table, reward: Table) -> tuple[list[Array], Array, Array, Array]:
+    """What `Judged` holds. The gap is −Σ_t E_{s ~ π} Σ_a (π − π_E) A: a difference of two returns would lose digits."""
+    learner, demonstrated = occupancy(mdp, policy), occupancy(mdp, expert)
+    # T w of the three games, whose payoffs are Σ w · f: those of `games`, which takes no batches.
+    differences: dict[Moments, Table] = {
+        "reward": learner - demonstrated,
+        "off-Q": demonstrated.sum(-1, keepdims=True) * (policy - expert),
+        "on-Q": learner.sum(-1, keepdims=True) * (policy - expert),
+    }
+    advantage = advantages(mdp, reward, expert)
+    return (
+        [functions(mdp, expert).sup(differences[moments] / mdp.horizon) for moments, functions in CLASSES],
+        -jnp.sum(differences["on-Q"] * advantage),
+        jnp.max(jnp.abs(advantage), where=mdp.available, initial=0.0),
+        error_bound(mdp, expert, policy, 1.0) / mdp.horizon,
+    )
+
+
+class Construction(NamedTuple):
+    """A learner of a lower bound, with the payoff that it has: over F_r/2 for reward, the box of F_Q/2T for others."""
+
+    moments: Moments
+    example: Example
+    learner: np.ndarray
+    payoff: float
+    gap: float
+
+
+def cliff_reward(epsilon: float, horizon: int) -> Construction:
+    """Errs in s_0 with probability ε: U1 = ε, the gap ε T."""
+    return _construct("reward", cliff(horizon), _probability(epsilon, 1), where=0)
+
+
+def cliff_off_q(epsilon: float, horizon: int) -> Construction:
+    """Errs in s_0 with probability ε T: U2 = ε, the gap ε T²."""
+    return _construct("off-Q", cliff(horizon), _probability(epsilon, horizon), where=0)
+
+
+def cliff_on_q_verbatim(epsilon: float, horizon: int) -> Construction:
+    """The learner of `cliff_reward`, as the paper's on-Q proof has it: U3 = ε / T, the gap ε T."""
+    return _construct("on-Q", cliff(horizon), _probability(epsilon, 1), where=0)
+
+
+def cliff_on_q(epsilon: float, horizon: int) -> Construction:
+    """Errs in s_0 with probability ε T: U3 = ε, the gap ε T²."""
+    return _construct("on-Q", cliff(horizon), _probability(epsilon, horizon), where=0)
+
+
+def loop_on_q(epsilon: float, horizon: int) -> Construction:
+    """Errs everywhere with probability ε: U3 = ε (T + 1) / 2T, the gap ε (T − 1)."""
+    return _construct("on-Q", loop(horizon), _probability(epsilon, 1), where="all")
+
+
+def unicycle_classification(kappa: float, horizon: int) -> Construction:
+    """l(s_1) = κ, that is an error of probability κ/2: a gap of order κ T², while κ T is small."""
+    return _construct("on-Q", unicycle(horizon), _probability(kappa, 0.5), where="all")
+
+
+def loop_classification(kappa: float, horizon: int) -> Construction:
+    """l = κ in every state: the gap κ (T − 1) / 2."""
+    return _construct("on-Q", loop(horizon), _probability(kappa, 0.5), where="all")
+
+
+def _probability(error: float, times: float) -> float:
+    check_positive(error=error)
+    if error * times > 1:
+        raise SettingError(f"error is {error}: {times} times that must be a probability, and is {error * times:g}")
+    return error * times
+
+
+def _construct(moments: Moments, example: Example, p: float, where: str | int) -> Construction:
+    learner = erring(example, p, where)
+    judged = _judge(example.mdp, example.expert, learner, example.reward)
+    payoff = next(found for (of, _), found in judged.payoffs.items() if of == moments)
+    return Construction(moments, example, learner, float(payoff), float(judged.gap))
+
+
+def slope(horizons: Sequence[int], gaps: Sequence[float]) -> float:
+    """The exponent of T in the gap: least squares of log gap against log T."""
+    x, y = np.asarray(horizons, float), np.asarray(gaps, float)
+    if x.shape != y.shape or len(set(x.tolist())) < 2:
+        raise SettingError(f"{len(y)} gaps at horizons {list(horizons)}: one each at two different ones is the least")
+    if not ((x > 0).all() and (y > 0).all()):
+        raise SettingError(f"gaps are {list(gaps)} at horizons {list(horizons)}: all must be above 0")
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def random_instances(
+    seed: int, count: int, states: int, actions: int, horizon: int
+) -> tuple[FiniteMDP, np.ndarray, np.ndarray, np.ndarray]:
+    """A batch of MDPs, experts, learners and rewards for `measure`.
+
+    Half the experts are deterministic, and a learner is its expert mixed with another policy by a share that is itself
+    random. Of the rewards a third is uniform in [−1, 1], a third on its ends, a third the worst for the learner.
+    """
+    check_whole(1, count=count, states=states, actions=actions, horizon=horizon)
+    rng = np.random.default_rng(seed)
+    shape = (count, horizon, states)
+    mdp = FiniteMDP(
+        rng.dirichlet(np.full(states, 0.3), (count, states, actions)), rng.dirichlet(np.ones(states), count), horizon
+    )
+    stochastic, other = rng.dirichlet(np.full(actions, 0.5), (2, *shape))
+    certain = np.eye(actions)[rng.integers(actions, size=shape)]
+    expert = np.where((np.arange(count) % 2 == 0)[:, None, None, None], certain, stochastic)
+    share = rng.uniform(0.01, 1, (count, 1, 1, 1)) ** 2
+    learner = (1 - share) * expert + share * other
+    anything = rng.uniform(-1, 1, (*shape, actions))
+    worst = np.sign(np.asarray(occupancy(mdp, expert)) - np.asarray(occupancy(mdp, learner)))
+    reward = np.choose((np.arange(count) % 3)[:, None, None, None], [anything, np.sign(anything), worst])
+    return mdp, expert, learner, reward

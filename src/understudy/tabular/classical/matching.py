@@ -1,0 +1,96 @@
+"""What the classical algorithms share: features, the moments of a policy, and what a match says of itself.
+
+    f_t(s, a) = φ_t(s, a) · θ        μ(π) = (1/T) Σ_t E_π φ_t(s_t, a_t)        U1(π, f) = θ · (μ(π) − μ_E)
+
+f is a cost, linear in given features, and μ_E = μ(π_E). So the error ‖μ(π) − μ_E‖₂ is the largest payoff of the reward
+game over ‖θ‖₂ ≤ 1, and under any reward in the features' span, r = φ · θ, the gap is at most T ‖θ‖₂ times the error.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from understudy.errors import SpecError, check_positive, check_whole
+from understudy.tabular.mdp import FiniteMDP, Table, check_policy, occupancy, over_batches
+
+Weights = Float[Array, " k"]
+
+
+class Matched(NamedTuple):
+    """A policy, and how near its moments are to the expert's; for a batch of MDPs one of each."""
+
+    policy: Table
+    weights: Weights
+    """θ: the cost that the algorithm ended with."""
+    error: Float[Array, ""]
+    """‖μ(π) − μ_E‖₂ of this policy."""
+    iterations: Int[Array, ""]
+    tolerance: Float[Array, ""]
+    """The error that was asked for."""
+
+    @property
+    def met(self) -> Bool[Array, ""]:
+        """Whether the error is within the tolerance; not so where the iterations ran out first."""
+        return self.error <= self.tolerance
+
+
+@over_batches
+def feature_moments(mdp: FiniteMDP, features: Float[Array, "... k"], policy: Table) -> Weights:
+    """μ(π) = (1/T) Σ_t E_π φ_t(s_t, a_t); the features are [s, a, k], the same at all times, or [t, s, a, k]."""
+    return moments(features, occupancy(mdp, policy))
+
+
+def moments(features: Float[Array, "... k"], visited: Table) -> Weights:
+    """(1/T) Σ_t Σ_{s, a} d_t(s, a) φ_t(s, a)."""
+    total = visited if features.ndim == 4 else visited.sum(0)
+    return jnp.tensordot(total, features, axes=total.ndim) / visited.shape[0]
+
+
+def linear(mdp: FiniteMDP, features: Float[Array, "... k"], weights: Weights) -> Table:
+    """f_t(s, a) = φ_t(s, a) · θ."""
+    return jnp.broadcast_to(features @ weights, mdp.shape)
+
+
+def elsewhere(visited: Table) -> Table:
+    """1 where the expert never goes, 0 where it may: the loss of the margin methods, linear in occupancies."""
+    return (visited == 0).astype(visited.dtype)
+
+
+def matched(
+    mdp: FiniteMDP,
+    features: Float[Array, "... k"],
+    target: Weights,
+    policy: Table,
+    weights: Weights,
+    iterations: Int[Array, ""],
+    tolerance: Float[Array, ""],
+) -> Matched:
+    """The result, its error measured anew on the policy that is handed over."""
+    error = jnp.linalg.norm(feature_moments(mdp, features, policy) - target)
+    return Matched(policy, weights, error, iterations, tolerance)
+
+
+def check(mdp: FiniteMDP, features: Any, expert: Any, tolerance: Any, max_iterations: Any) -> None:
+    """What every algorithm here is given, or a named error."""
+    check_policy(mdp, expert, "the expert")
+    check_features(mdp, features)
+    check_positive(tolerance=tolerance)
+    check_whole(1, max_iterations=max_iterations)
+
+
+def check_features(mdp: FiniteMDP, features: Any) -> None:
+    """Finite numbers [s, a, k] or [t, s, a, k], or a named error."""
+    values = np.asarray(features, np.float64)
+    batch = mdp.available.shape[:-2]
+    tables = [(*batch, *mdp.shape[1:]), (*batch, *mdp.shape)]
+    if values.shape[:-1] not in tables or values.shape[-1] == 0:
+        raise SpecError(f"the features have shape {values.shape}: {tables[0]} or {tables[1]} and features are needed")
+    if not np.isfinite(values).all():
+        raise SpecError(f"the features {np.argwhere(~np.isfinite(values))[0].tolist()} are not finite")
+
+
+def spread(mdp: FiniteMDP, *numbers: Any) -> tuple[np.ndarray, ...]:
+    """Each number once for every MDP of a batch."""
+    return tuple(np.broadcast_to(number, mdp.initial.shape[:-1]) for number in numbers)

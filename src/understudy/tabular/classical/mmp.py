@@ -1,0 +1,138 @@
+"""Maximum margin planning: a cost under which the expert beats every policy by a margin that grows with their loss.
+
+It matches reward moments and sits on the dual side: the cost takes subgradient steps, the policy best-responds. With
+ℓ_t(s, a) = m where the expert never goes and 0 elsewhere, L(π) = (1/T) Σ_t E_π ℓ_t, it descends
+
+    c(θ) = λ/2 ‖θ‖² + max_π [ L(π) − θ · (μ(π) − μ_E) ]
+
+whose second term, the slack ξ, is the most by which any policy misses θ · (μ(π) − μ_E) ≥ L(π).
+
+    Input: expert's moments μ_E, features φ, margin m, regularisation λ
+    1. θ ← 0
+    2. for k = 1, 2, ...:
+    3.     π ← argmin_π E_π Σ_t φ_t · θ − ℓ_t                       the loss-augmented best response
+    4.     θ ← θ − (λ θ + μ_E − μ(π)) / (λ k)                       a subgradient of c, with step 1 / λk
+    5.     d̄ ← d̄ + (d^π − d̄) / k;  stop if ‖μ̄ − μ_E‖ ≤ tolerance
+
+At the end, the policy is the one with occupancy d̄.
+
+What it matches. Line 4 says λ θ = mean over rounds of μ(π) − μ_E, so the mixture of the responses has error λ ‖θ‖,
+exactly. The same lines are the Frank-Wolfe method with steps 1/k on ½ ‖μ̄ − μ_E‖² − λ L, hence after k rounds
+
+    error² ≤ 2 λ m + D² (1 + ln k) / k,       D the largest distance of two policies' moments
+
+and λ = tolerance² / 4m, the default, is small enough for any tolerance. What else it guarantees is ξ ≤ c(θ): for a
+deterministic expert that is the only best response to some θ, the planner's answer to the cost found is the expert.
+
+Reference: Ratliff, Bagnell and Zinkevich, "Maximum Margin Planning" (2006).
+
+Deviations: one example, an MDP with an expert who may be stochastic, whose loss is then zero on all it might do. The
+cost is not held positive, as a horizon that is fixed needs no such thing. The paper hands over θ and plans with it,
+which reproduces the moments of an expert who is a best response; the mixture matches any expert's.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from understudy.errors import check_positive
+from understudy.game import Card
+from understudy.tabular.classical.matching import (
+    Matched,
+    Weights,
+    check,
+    check_features,
+    elsewhere,
+    linear,
+    matched,
+    moments,
+    spread,
+)
+from understudy.tabular.mdp import (
+    FiniteMDP,
+    Table,
+    best_response,
+    check_policy,
+    collapse,
+    occupancy,
+    over_batches,
+)
+
+CARD = Card(
+    name="mmp",
+    title="Maximum margin planning",
+    moments="reward",
+    solver="dual",
+    needs=("demonstrations", "environment"),
+    actions=("discrete",),
+    collects="the loss-augmented best response to the cost, by dynamic programming, and its moments",
+    reference="Ratliff et al. 2006",
+)
+
+
+def mmp(
+    mdp: FiniteMDP,
+    features: Any,
+    expert: Any,
+    margin: float = 1.0,
+    regularisation: float | None = None,
+    tolerance: float = 1e-2,
+    max_iterations: int = 100_000,
+) -> Matched:
+    """The mixture of loss-augmented responses, as one policy, and the weights of the cost with the margin."""
+    check(mdp, features, expert, tolerance, max_iterations)
+    check_positive(margin=margin)
+    regularisation = tolerance**2 / (4 * margin) if regularisation is None else regularisation
+    check_positive(regularisation=regularisation)
+    return _mmp(mdp, features, expert, *spread(mdp, margin, regularisation, tolerance, max_iterations))
+
+
+@over_batches
+def _mmp(
+    mdp: FiniteMDP,
+    features: Float[Array, "... k"],
+    expert: Table,
+    margin: Float[Array, ""],
+    regularisation: Float[Array, ""],
+    tolerance: Float[Array, ""],
+    max_iterations: Int[Array, ""],
+) -> Matched:
+    of_expert = occupancy(mdp, expert)
+    target, loss = moments(features, of_expert), margin * elsewhere(of_expert)
+
+    def descend(carry: tuple[Array, Weights, Table, Array]) -> tuple[Array, Weights, Table, Array]:
+        k, theta, average, _ = carry
+        k = k + 1  # line 2
+        visited = occupancy(mdp, best_response(mdp, linear(mdp, features, theta) - loss))  # line 3
+        subgradient = regularisation * theta + target - moments(features, visited)
+        theta = theta - subgradient / (regularisation * k)  # line 4
+        average = average + (visited - average) / k  # line 5
+        return k, theta, average, jnp.linalg.norm(moments(features, average) - target)
+
+    def unmet(carry: tuple[Array, Weights, Table, Array]) -> Array:
+        return (carry[3] > tolerance) & (carry[0] < max_iterations)
+
+    start = (jnp.zeros((), int), jnp.zeros(features.shape[-1]), jnp.zeros(mdp.shape), jnp.full((), jnp.inf))  # line 1
+    k, theta, average, _ = jax.lax.while_loop(unmet, descend, start)
+    return matched(mdp, features, target, collapse(mdp, average), theta, k, tolerance)
+
+
+def slack(mdp: FiniteMDP, features: Any, expert: Any, weights: Any, margin: float = 1.0) -> Float[Array, ""]:
+    """ξ = max_π L(π) − θ · (μ(π) − μ_E): the most by which a policy misses the margin; never negative."""
+    check_policy(mdp, expert, "the expert")
+    check_features(mdp, features)
+    check_positive(margin=margin)
+    return _slack(mdp, features, expert, weights, *spread(mdp, margin))
+
+
+@over_batches
+def _slack(
+    mdp: FiniteMDP, features: Float[Array, "... k"], expert: Table, weights: Weights, margin: Float[Array, ""]
+) -> Float[Array, ""]:
+    of_expert = occupancy(mdp, expert)
+    loss = margin * elsewhere(of_expert)
+    visited = occupancy(mdp, best_response(mdp, linear(mdp, features, weights) - loss))
+    ahead = weights @ (moments(features, visited) - moments(features, of_expert))
+    return jnp.sum(visited * loss) / mdp.horizon - ahead

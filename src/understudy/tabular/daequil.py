@@ -1,0 +1,65 @@
+"""The two losses of the on-Q game on a finite MDP, and what each asks of the policy class (supplement, DAeQuIL).
+
+With f_i the critic's best response to round i's policy π_i,
+
+    l_i(π)  = (1/T) Σ_t E_{s ~ d^{π_i}} [ E_{a ~ π} f_i(s, a) − E_{a ~ π_E} f_i(s, a) ]      on the history's states
+    l'_i(π) = (1/T) Σ_t E_{s ~ d^π} [ E_{a ~ π} f_i(s, a) − E_{a ~ π_E} f_i(s, a) ]          on π's own: U3(π, f_i)
+
+l_i can be minimised on states that were collected once; l'_i needs fresh ones after every step. Both are the payoff
+sup_f U3(π_i, f) at π = π_i, so a no-regret sequence on either bounds the payoff by δ, plus what the best fixed policy
+pays: nothing where π_E is in the class, else the ε of
+
+    l_i:   some π' in the class has   max over d^π, over f, of E_{s ~ d^π} [ f(s, π') − f(s, π_E) ] ≤ ε
+    l'_i:  some π' in the class has   max over f of E_{s ~ d^{π'}} [ f(s, π') − f(s, π_E) ] ≤ ε
+
+the first of which asks more: π' must match on the states of any policy, not on its own alone.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from understudy.errors import SettingError
+from understudy.tabular.games import Game
+from understudy.tabular.mdp import Table, best_response, exact, occupancy
+from understudy.tabular.moments import Box, Itself
+
+
+@exact
+def history_loss(game: Game, f: Table, collected: Table, policy: Table) -> Float[Array, ""]:
+    """l_i(π), where `collected` is π_i, the policy whose states they are."""
+    states = occupancy(game.mdp, collected).sum(-1, keepdims=True)
+    return jnp.sum(states * (jnp.asarray(policy) - game.expert) * f) / game.mdp.horizon
+
+
+def current_loss(game: Game, f: Table, policy: Table) -> Float[Array, ""]:
+    """l'_i(π) = U3(π, f_i)."""
+    return _on_q(game).payoff(policy, f)
+
+
+def mismatch_on_own_states(game: Game, moments: Box, policy: Table) -> Float[Array, ""]:
+    """The ε that l'_i asks of π': sup_f U3(π', f)."""
+    return moments.sup(_on_q(game).difference(policy))
+
+
+def mismatch_on_any_states(game: Game, moments: Box, policy: Table) -> Float[Array, ""]:
+    """The ε that l_i asks of π': the largest over all policies' state distributions, exactly.
+
+    Over a box of |f_t(s, a)| ≤ b_t(s, a) the best f pays b_t(s, ·) · |π' − π_E| in each state, however states are
+    distributed, so the worst distribution is that of the policy with the largest sum of these along its way.
+    """
+    if not isinstance(moments.embed, Itself):
+        raise SettingError(f"the class is '{moments.label}': this needs one box of time-dependent f, q_box say")
+    return _worst(_on_q(game), moments.bound, policy)
+
+
+@exact
+def _worst(game: Game, bound: Table, policy: Table) -> Float[Array, ""]:
+    paid = jnp.sum(bound * jnp.abs(jnp.asarray(policy) - game.expert), axis=-1, keepdims=True) / game.mdp.horizon
+    paid = jnp.broadcast_to(paid, game.mdp.shape)
+    return jnp.sum(occupancy(game.mdp, best_response(game.mdp, -paid)) * paid)
+
+
+def _on_q(game: Game) -> Game:
+    if game.moments != "on-Q":
+        raise SettingError(f"the game matches {game.moments} moments: these losses are those of on-Q ones")
+    return game

@@ -1,0 +1,192 @@
+"""Values in the reward payoff, and imitation from observations alone: the first half of the supplement.
+
+Mixed moments put Q and V of a policy μ where U1 takes rewards:
+
+    J(π_E) − J(π) = T · [U1(π, −Q^μ) + U1(π, V^μ)]                                                                   (1)
+                  ≤ 2T² · [sup_{F_Q/2T} U1(π, ·) + sup_{F_V/2T} U1(π, ·)] ≤ 4T² · sup_{F_Q/2T ∪ F_V/2T} U1(π, ·)     (2)
+
+(1) is the performance difference lemma twice: its right side is Σ_t E_{π_E} A^μ_t − E_π A^μ_t. So it holds for every μ,
+of which the supplement has μ = π and μ = π_E.
+
+V alone is a function of the state, and U1 over such f needs no action of the expert: from observations alone,
+
+    sup over |f_t(s)| ≤ (T − t)/2T of U1(π, f) = (1/T) Σ_t (T − t)/2T · ‖d^π_t(s) − d^E_t(s)‖₁                       (3)
+    J(π_E) − J(π) ≤ 2T² · (3)   for rewards |r_t(s)| ≤ 1 of the state alone                                          (4)
+
+which two policies that act differently may both bring to zero: a reward on actions is not imitated. `match_states`
+solves the game of (3) by optimistic regularised leaders, the policy's with causal entropy and f's with ‖f‖₂²:
+
+    π_i = argmin_π Σ_t E_π F_t(s_t) − α H(π),        F = f_1 + ... + f_{i−1} + f_{i−1}                               (5)
+    f_i = clip(η W, ±(T − t)/2T),                    W = w_1 + ... + w_{i−1} + w_{i−1},   w_j = d^{π_j} − d^E        (6)
+
+and stops by the certificate of the averages d̄ (collapsed to π̂) and f̄: sup_f U1(π̂, f) − min_π U1(π, f̄).
+
+Reference: Swamy et al. (2021), supplement, "A Fourth Moment Class: Mixed-Moment Value"; observations alone after Sun et
+al. (2019), whose algorithm goes forward in time instead.
+
+Deviations: the proof of (2) prints one line whose factor 2 stands before the learner's term alone, and "scaling down by
+T" where the classes are divided by 2T; (2) is with 2 before both and 2T. Its lower bound, Ω(εT) on CLIFF, is not the
+best there is: a learner that errs in the last step alone has gap 2T²ε, half of (2).
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from understudy.errors import SpecError, check_positive, check_whole
+from understudy.tabular.mdp import (
+    FiniteMDP,
+    Table,
+    best_response,
+    check_distribution,
+    collapse,
+    exact,
+    occupancy,
+    over_batches,
+    performance,
+    q_values,
+    soft_response,
+)
+from understudy.tabular.moments import Box, Embedding, Parameter, q_box
+
+States = Float[Array, "t s"]
+BETWEEN = 50
+"""Iterations from one certificate to the next."""
+
+
+class OfState(Embedding):
+    """f_t(s, a) = θ_t(s)."""
+
+    actions: int = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, theta: Parameter) -> Table:
+        return jnp.broadcast_to(theta[..., None], (*self.shape, self.actions))
+
+
+def state_box(mdp: FiniteMDP) -> Box:
+    """F_V / 2T, and all other functions of the state of its size: |f_t(s)| ≤ (T − t) / 2T, t from 0.
+
+    Σ w·f is largest at Σ_t (T − t)/2T · Σ_s |Σ_a w_t(s, a)|: only the states' marginals count.
+    """
+    left = (mdp.horizon - np.arange(mdp.horizon)) / (2 * mdp.horizon)
+    embed = OfState(actions=mdp.actions, shape=mdp.shape[:2])
+    with jax.enable_x64(True):
+        bound = jnp.asarray(np.broadcast_to(left[:, None], mdp.shape[:2]))
+        return Box("F_V/2T: functions of state, |f_t| ≤ (T−t)/2T", embed, bound)
+
+
+@over_batches
+def mixed_payoffs(
+    mdp: FiniteMDP, reward: Table, expert: Table, policy: Table, valued: Table
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """U1(π, −Q^μ) and U1(π, V^μ), the two terms of (1), for μ = `valued`:
+
+        J(π_E) − J(π) = Σ_t [E_{π_E} Q^μ_t − E_π Q^μ_t] + [E_π V^μ_t − E_{π_E} V^μ_t]
+
+    The cost is −Q in the first and +V in the second. The supplement writes this display for μ = π, with V^π as
+    E_{a ~ π} Q^π, and leaves μ = π_E, the same display with Q^{π_E} and V^{π_E}, to the reader.
+    """
+    q = q_values(mdp, reward, valued)
+    w = (occupancy(mdp, policy) - occupancy(mdp, expert)) / mdp.horizon
+    return -jnp.sum(w * q), jnp.sum(w * jnp.sum(valued * q, axis=-1, keepdims=True))
+
+
+@over_batches
+def mixed_suprema(mdp: FiniteMDP, expert: Table, policy: Table) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """sup of U1(π, ·) over F_Q/2T and over F_V/2T, both as boxes. The first contains the second."""
+    w = (occupancy(mdp, policy) - occupancy(mdp, expert)) / mdp.horizon
+    return q_box(mdp).sup(w), state_box(mdp).sup(w)
+
+
+@over_batches
+def mixed_bound(mdp: FiniteMDP, expert: Table, policy: Table) -> Float[Array, ""]:
+    """4T² · sup over F_Q/2T ∪ F_V/2T of U1(π, ·), no less than J(π_E) − J(π) for any |r_t(s, a)| ≤ 1. That is (2)."""
+    return 4 * mdp.horizon**2 * jnp.maximum(*mixed_suprema(mdp, expert, policy))
+
+
+@over_batches
+def observation_bound(mdp: FiniteMDP, expert: Table, policy: Table) -> Float[Array, ""]:
+    """2T² · sup over F_V/2T of U1(π, ·), no less than J(π_E) − J(π) for any |r_t(s)| ≤ 1 of the state alone.
+
+    That is (4): −r is itself in F_V's box, since T − t ≥ 1. The supplement names the setting and states no bound.
+    """
+    return 2 * mdp.horizon**2 * mixed_suprema(mdp, expert, policy)[1]
+
+
+@over_batches
+def observations(mdp: FiniteMDP, policy: Table) -> States:
+    """d_t(s): what can be seen of a policy without its actions."""
+    return occupancy(mdp, policy).sum(-1)
+
+
+class StateMatch(NamedTuple):
+    """What `match_states` found."""
+
+    policy: Table
+    critic: States
+    """f̄, the average of the moment functions."""
+    payoff: float
+    """sup_f U1(π̂, f), which is (3): the weighted distance from the observed states."""
+    certificate: float
+    """How far (π̂, f̄) is from an equilibrium; above the tolerance if the iterations ran out."""
+    iterations: int
+
+
+def match_states(mdp: FiniteMDP, observed: Any, tolerance: float, most: int = 100_000) -> StateMatch:
+    """A policy whose state distributions d_t(s) are those `observed`, by (5) and (6), until the certificate is within
+    `tolerance` or `most` iterations were made.
+
+    It takes the dynamics and the expert's state distributions, and no action. Where some policy has the observed
+    distributions, the game's value is 0 and `payoff` is at most the certificate.
+    """
+    check_positive(tolerance=tolerance)
+    check_whole(1, most=most)
+    if mdp.initial.ndim != 1:
+        raise SpecError(
+            f"a batch of MDPs of shape {mdp.initial.shape[:-1]} was given: match_states takes one at a time"
+        )
+    table = np.asarray(observed, np.float64)
+    if table.shape != mdp.shape[:2]:
+        raise SpecError(f"the observed states have shape {table.shape}: (steps, states) = {mdp.shape[:2]} is needed")
+    check_distribution("the observed states", table)
+    policy, critic, payoff, certificate, count = _match_states(mdp, table, tolerance, most)
+    return StateMatch(policy, critic, float(payoff), float(certificate), int(count))
+
+
+@exact
+def _match_states(mdp: FiniteMDP, observed: Any, tolerance: float, most: int) -> tuple[Array, ...]:
+    box, horizon = state_box(mdp), mdp.horizon
+    # The trajectories' KL divergence is at least half of each ‖Δd_t‖₁²: at η = α/4T the leaders are stable. This α
+    # balances what the two regularisers may cost.
+    alpha = jnp.sqrt(mdp.states * horizon / (6 * np.log(max(mdp.actions, 2))))
+    eta = alpha / (4 * horizon)
+
+    def iterate(_: Array, now: tuple[Array, ...]) -> tuple[Array, ...]:
+        visited, cost, weight, last_f, last_w = now
+        d = occupancy(mdp, soft_response(mdp, box.embed(cost + last_f), alpha))  # (5)
+        f = box.project(eta * (weight + last_w))  # (6)
+        w = d.sum(-1) - observed
+        return visited + d, cost + f, weight + w, f, w
+
+    def certify(visited: Table, cost: States, count: Array) -> tuple[Array, Array]:
+        f = cost / count
+        payoff = jnp.sum(box.bound * jnp.abs(visited.sum(-1) / count - observed)) / horizon
+        best = performance(mdp, box.embed(f), best_response(mdp, box.embed(f)))
+        return payoff, payoff - (best - jnp.sum(observed * f)) / horizon
+
+    def block(now: tuple[Any, ...]) -> tuple[Any, ...]:
+        count, state, _ = now
+        state = jax.lax.fori_loop(0, BETWEEN, iterate, state)
+        return count + BETWEEN, state, certify(state[0], state[1], count + BETWEEN)
+
+    zero = jnp.zeros(mdp.shape[:2])
+    start: Any = (0, (jnp.zeros(mdp.shape), zero, zero, zero, zero), (jnp.inf, jnp.inf))
+    count, state, (payoff, certificate) = jax.lax.while_loop(
+        lambda now: (now[2][1] > tolerance) & (now[0] < most), block, start
+    )
+    return collapse(mdp, state[0] / count), state[1] / count, payoff, certificate, count

@@ -1,0 +1,153 @@
+"""Section 4's bounds: exponents of the horizon, payoffs of the lower bounds' learners, upper bounds on random MDPs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.errors import SettingError, SpecError
+from understudy.tabular import imitation_gap
+from understudy.tabular.bounds import (
+    cliff_off_q,
+    cliff_on_q,
+    cliff_on_q_verbatim,
+    cliff_reward,
+    loop_classification,
+    loop_on_q,
+    measure,
+    random_instances,
+    recoverable_bound,
+    relative_error,
+    slope,
+    unicycle_classification,
+    upper_bound,
+)
+from understudy.tabular.examples import cliff, erring, loop_gap, unicycle_gap
+from understudy.tabular.games import Game
+from understudy.tabular.mdp import FiniteMDP
+from understudy.tabular.moments import induced, q_box, reward_box
+from understudy.tabular.recoverability import all_rewards, classification_error, recoverability
+
+SHORT, LONG = (16, 64, 128), (64, 256, 1024)
+COUNT = 300
+
+
+@pytest.mark.parametrize(
+    ("construction", "horizons", "exponent", "payoff", "gap"),
+    [
+        (cliff_reward, SHORT, 1, lambda e, T: e, lambda e, T: e * T),
+        (cliff_off_q, SHORT, 2, lambda e, T: e, lambda e, T: e * T**2),
+        (cliff_on_q, SHORT, 2, lambda e, T: e, lambda e, T: e * T**2),
+        (cliff_on_q_verbatim, SHORT, 1, lambda e, T: e / T, lambda e, T: e * T),
+        (loop_on_q, LONG, 1, lambda e, T: e * (T + 1) / (2 * T), lambda e, T: e * (T - 1)),
+    ],
+)
+def test_the_exponent_of_the_gap_at_a_fixed_payoff(construction, horizons, exponent, payoff, gap):
+    """CLIFF: T for reward, T² for off-Q and for on-Q, where H is of order T. LOOP: T for on-Q."""
+    epsilon = 1 / max(horizons)
+    found = [construction(epsilon, horizon) for horizon in horizons]
+    np.testing.assert_allclose([one.payoff for one in found], [payoff(epsilon, T) for T in horizons], rtol=1e-10)
+    np.testing.assert_allclose([one.gap for one in found], [gap(epsilon, T) for T in horizons], rtol=1e-10)
+    assert slope(horizons, [one.gap for one in found]) == pytest.approx(exponent, abs=0.02)
+    for one, horizon in zip(found, horizons, strict=True):
+        assert one.gap <= upper_bound(one.moments, one.payoff, horizon) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("construction", "exponent", "closed_form"),
+    [(unicycle_classification, 2, unicycle_gap), (loop_classification, 1, loop_gap)],
+)
+def test_the_exponent_of_the_gap_at_a_fixed_classification_error(construction, exponent, closed_form):
+    kappa = 2e-4
+    found = [construction(kappa, horizon) for horizon in LONG]
+    np.testing.assert_allclose([one.gap for one in found], [closed_form(kappa / 2, T) for T in LONG], rtol=1e-10)
+    assert slope(LONG, [one.gap for one in found]) == pytest.approx(exponent, abs=0.02)
+    errors = np.asarray(classification_error(found[0].example.expert, found[0].learner))
+    np.testing.assert_allclose(errors.max(), kappa, rtol=1e-10)
+
+
+def test_an_error_that_shrinks_with_the_horizon_restores_a_linear_gap():
+    """Section 4.5: on UNICYCLE a classification error of κ/T is what O(κT) takes."""
+    gaps = [unicycle_classification(0.5 / horizon, horizon).gap for horizon in LONG]
+    assert slope(LONG, gaps) == pytest.approx(1, abs=0.02)
+    fixed = [unicycle_gap(0.01, horizon) for horizon in LONG]
+    assert slope(LONG, fixed) < 1.6, "at a large fixed error the gap saturates: the exponent is one of small errors"
+
+
+def test_the_recoverable_form_is_the_same_number_and_the_error_a_share():
+    """ε H T = 2T² sup U3 with ε = 2T sup U3 / H ≤ 1; on CLIFF with all rewards H = 2T."""
+    example = cliff(8)
+    learner = erring(example, 1.0, where=0)
+    payoff = measure(example.mdp, example.expert, learner, example.reward)[3].payoff
+    constant = recoverability(example.mdp, example.expert, all_rewards()).constant
+    epsilon = relative_error(payoff, constant, 8)
+    assert recoverable_bound(epsilon, constant, 8) == pytest.approx(upper_bound("on-Q", payoff, 8))
+    assert epsilon == pytest.approx(1 / 8), "one mistake in eight steps, of the worst kind"
+    mdp, expert, policy, reward = random_instances(5, COUNT, 3, 3, 4)
+    payoffs = measure(mdp, expert, policy, reward)[3].payoff
+    assert (relative_error(payoffs, recoverability(mdp, expert).constant, 4) <= 1).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**31), shape=st.sampled_from([(1, 2, 1), (3, 3, 4), (5, 2, 9)]))
+def test_every_upper_bound_holds_on_random_mdps(seed, shape):
+    mdp, expert, policy, reward = random_instances(seed, COUNT, *shape)
+    reports = measure(mdp, expert, policy, reward)
+    assert [report.moments for report in reports] == ["reward", "off-Q", "on-Q", "on-Q", "on-Q"]
+    gap = np.asarray(imitation_gap(mdp, reward, expert, policy))
+    for report in reports:
+        np.testing.assert_allclose(report.gap, gap, rtol=0, atol=1e-10)
+        assert report.bound.shape == (COUNT,)
+        assert (report.gap <= report.bound + 1e-12).all(), report.label
+        assert (report.ratio <= 1 + 1e-6).all(), report.label
+
+
+def test_the_bounds_bind_for_the_worst_reward():
+    """Every third reward is the sign of d^E − d^π: the reward bound is the gap, and so is on-Q's over F_QE."""
+    reward, off_q, on_q, on_expert_q, errors = measure(*random_instances(0, COUNT, 3, 3, 4))
+    np.testing.assert_allclose(reward.ratio[2::3], 1, rtol=1e-9)
+    np.testing.assert_allclose(on_expert_q.ratio[2::3], 1, rtol=1e-9)
+    assert 0.5 < off_q.ratio.max() < 1
+    assert 0.5 < on_q.ratio.max() < 1
+    assert 0.9 < errors.ratio.max() <= 1 + 1e-9
+    np.testing.assert_allclose(on_expert_q.payoff * 4, reward.payoff, rtol=1e-10)
+
+
+def test_one_mdp_is_judged_as_in_a_batch_and_through_the_games():
+    mdp, expert, policy, reward = random_instances(7, 2, 3, 2, 4)
+    together = measure(mdp, expert, policy, reward)
+    one = FiniteMDP(np.asarray(mdp.dynamics.probabilities)[1], np.asarray(mdp.initial)[1], 4)
+    alone = measure(one, expert[1], policy[1], reward[1])
+    for batch, single in zip(together, alone, strict=True):
+        assert batch[:2] == single[:2]
+        np.testing.assert_allclose([part[1] for part in batch[2:]], single[2:], atol=1e-13)
+        assert batch.ratio[1] == pytest.approx(float(single.ratio))
+    classes = [reward_box(one), q_box(one), q_box(one), induced(one, expert[1])]
+    for report, functions in zip(alone, classes, strict=False):
+        w = Game(report.moments, one, expert[1]).difference(policy[1])
+        assert report.label == functions.label
+        assert float(report.payoff) == pytest.approx(float(functions.sup(w)), rel=1e-12)
+
+
+def test_an_expert_has_no_gap_and_no_bound():
+    example = cliff(8)
+    for report in measure(example.mdp, example.expert, example.expert, example.reward):
+        assert (report.payoff, report.bound, report.gap, report.ratio) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: cliff_off_q(0.2, 8), SettingError, "error is 0.2: 8 times that must be a probability, and is 1.6"),
+        (lambda: cliff_reward(0.0, 8), SettingError, "error is 0.0"),
+        (lambda: upper_bound("off", 0.1, 8), SettingError, "moments is 'off'"),
+        (lambda: slope([8], [1.0]), SettingError, "two different ones"),
+        (lambda: slope([8, 16], [1.0, 0.0]), SettingError, "above 0"),
+        (lambda: random_instances(0, 0, 2, 2, 2), SettingError, "count is 0"),
+        (lambda: measure(cliff(2).mdp, cliff(2).expert, cliff(2).expert, np.full((2, 3, 2), -2.0)), SpecError, "is -2"),
+        (lambda: measure(cliff(2).mdp, cliff(2).expert, np.full((2, 3, 2), 0.5), cliff(2).reward), SpecError, "action"),
+    ],
+)
+def test_what_cannot_be_is_named(make, error, words):
+    with pytest.raises(error, match=words):
+        make()

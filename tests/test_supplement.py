@@ -1,0 +1,345 @@
+"""The supplement's moment types: values in the reward payoff, observations alone, rewards and then Q, and PSDP."""
+
+import numpy as np
+import pytest
+
+from understudy.errors import SettingError, SpecError
+from understudy.tabular import FiniteMDP, imitation_gap, occupancy, q_values
+from understudy.tabular.examples import cliff, erring
+from understudy.tabular.games import Game
+from understudy.tabular.mixed import (
+    match_states,
+    mixed_bound,
+    mixed_payoffs,
+    mixed_suprema,
+    observation_bound,
+    observations,
+    state_box,
+)
+from understudy.tabular.moments import q_box
+from understudy.tabular.psdp import (
+    combined_bound,
+    combined_difference,
+    combined_payoff,
+    combined_suprema,
+    expansion,
+    moment_errors,
+    psdp,
+)
+
+SHAPES = [(1, 2, 1), (4, 2, 5), (6, 4, 12)]
+MOMENTS = ["off-Q", "on-Q"]
+
+
+def random_instances(seed, states, actions, horizon, batch=()):
+    """MDPs, time-dependent rewards in [-1, 1], experts, learners and third policies."""
+    rng = np.random.default_rng(seed)
+    transitions = rng.dirichlet(np.ones(states), (*batch, states, actions))
+    mdp = FiniteMDP(transitions, rng.dirichlet(np.ones(states), batch or None), horizon)
+    reward = rng.uniform(-1, 1, (*batch, horizon, states, actions))
+    return mdp, reward, *rng.dirichlet(np.full(actions, 0.5), (3, *batch, horizon, states))
+
+
+def later_learner(rng, expert, learner):
+    """The expert before a random time, the learner from then on: errors at any distance from the horizon."""
+    horizon = expert.shape[-3]
+    start = rng.integers(0, horizon, (*expert.shape[:-3], 1, 1, 1))
+    return np.where(np.arange(horizon)[:, None, None] < start, expert, learner)
+
+
+def worst_gap(mdp, expert, policy):
+    """The largest J(π_E) − J(π) of any |r_t(s, a)| ≤ 1."""
+    return np.abs(np.asarray(occupancy(mdp, expert)) - np.asarray(occupancy(mdp, policy))).sum((-3, -2, -1))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_in_the_reward_payoff_are_the_gap(shape):
+    """J(π_E) − J(π) = T [U1(−Q^μ) + U1(V^μ)] for μ the learner, the expert, and any third policy."""
+    mdp, reward, expert, learner, third = random_instances(0, *shape, batch=(100,))
+    gap = np.asarray(imitation_gap(mdp, reward, expert, learner))
+    for valued in (learner, expert, third):
+        of_q, of_v = mixed_payoffs(mdp, reward, expert, learner, valued)
+        np.testing.assert_allclose(mdp.horizon * (np.asarray(of_q) + np.asarray(of_v)), gap, rtol=0, atol=1e-10)
+
+
+def test_the_two_terms_are_payoffs_of_the_reward_game():
+    mdp, reward, expert, learner, _ = random_instances(1, 4, 2, 5)
+    q = np.asarray(q_values(mdp, reward, expert))
+    v = np.broadcast_to((expert * q).sum(-1, keepdims=True), mdp.shape)
+    game = Game("reward", mdp, expert)
+    found = mixed_payoffs(mdp, reward, expert, learner, expert)
+    np.testing.assert_allclose(found, [game.payoff(learner, -q), game.payoff(learner, v)], rtol=0, atol=1e-12)
+    w = game.difference(learner)
+    suprema = mixed_suprema(mdp, expert, learner)
+    np.testing.assert_allclose(suprema, [q_box(mdp).sup(w), state_box(mdp).sup(w)], rtol=0, atol=1e-12)
+
+
+def test_the_mixed_bound_holds_and_is_attained_up_to_a_half():
+    """gap ≤ 4T² sup U1 on 10,000 MDPs, for the worst reward; the two suprema added are tight at the last step."""
+    mdp, _, expert, learner, _ = random_instances(2, 4, 3, 6, batch=(10_000,))
+    learner = later_learner(np.random.default_rng(2), expert, learner)
+    gap, bound = worst_gap(mdp, expert, learner), np.asarray(mixed_bound(mdp, expert, learner))
+    assert (gap <= bound).all()
+    assert 0.5 - 1e-9 < (gap / bound).max() < 0.5 + 1e-9
+    at_last = (learner[:, :-1] == expert[:, :-1]).all((1, 2, 3))
+    added = 2 * 6**2 * np.sum([np.asarray(part) for part in mixed_suprema(mdp, expert, learner)], axis=0)
+    assert at_last.sum() > 1_000
+    np.testing.assert_allclose(gap[at_last], added[at_last], rtol=1e-10)
+    assert (gap <= added + 1e-10).all()
+
+
+def test_on_cliff_the_mixed_gap_is_linear_in_the_horizon():
+    """The supplement's lower bound: an error p in s_0 has payoff ε = p (T + 1) / 2T and gap p T = 2εT² / (T + 1)."""
+    for horizon in (1, 2, 8, 64):
+        example, p = cliff(horizon), 0.01
+        learner = erring(example, p, 0)
+        epsilon = max(float(part) for part in mixed_suprema(example.mdp, example.expert, learner))
+        gap = float(imitation_gap(example.mdp, example.reward, example.expert, learner))
+        assert epsilon == pytest.approx(p * (horizon + 1) / (2 * horizon), abs=1e-12)
+        assert gap == pytest.approx(p * horizon, abs=1e-12)
+        assert gap >= epsilon * horizon - 1e-12
+
+
+def test_functions_of_state_see_the_states_marginals_alone():
+    """sup Σ w·f over F_V/2T is Σ_t (T − t)/2T ‖Σ_a w_t‖₁, `best` attains it, and no function of the class is above."""
+    mdp, _, expert, learner, _ = random_instances(3, 4, 3, 5)
+    box, game, rng = state_box(mdp), Game("reward", mdp, expert), np.random.default_rng(3)
+    w = np.asarray(game.difference(learner))
+    left = (5 - np.arange(5)) / 10
+    sup = float(box.sup(w))
+    assert sup == pytest.approx(left @ np.abs(w.sum(-1)).sum(-1), abs=1e-12)
+    best = np.asarray(box.best(w))
+    assert (best == best[..., :1]).all()
+    assert float(game.payoff(learner, best)) == pytest.approx(sup, abs=1e-12)
+    others = rng.uniform(-1, 1, (200, 5, 4)) * left[:, None]
+    assert np.einsum("nts,tsa->n", others, w).max() <= sup
+    response = game.respond(best)
+    rivals = rng.dirichlet(np.ones(3), (50, 5, 4))
+    assert float(game.payoff(response, best)) <= min(float(game.payoff(rival, best)) for rival in rivals)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 8), (10, 4, 20)])
+def test_state_distributions_are_matched_to_the_tolerance(shape):
+    """The certificate is met, is what the games say it is, and bounds the gap of every reward of the state alone."""
+    mdp, reward, expert, *_ = random_instances(4, *shape)
+    found = match_states(mdp, observations(mdp, expert), 1e-3)
+    game, critic = Game("reward", mdp, expert), np.asarray(found.critic)
+    table = np.broadcast_to(critic[..., None], mdp.shape)
+    payoff = float(state_box(mdp).sup(game.difference(found.policy)))
+    assert found.certificate <= 1e-3
+    assert found.payoff == pytest.approx(payoff, abs=1e-12)
+    assert found.certificate == pytest.approx(payoff - float(game.payoff(game.respond(table), table)), abs=1e-12)
+    assert payoff <= found.certificate + 1e-12  # the game's value is 0
+    gap = float(imitation_gap(mdp, np.broadcast_to(reward[..., :1], mdp.shape), expert, found.policy))
+    assert abs(gap) <= float(observation_bound(mdp, expert, found.policy)) <= 2 * mdp.horizon**2 * 1e-3
+
+
+def test_the_observation_bound_holds_and_is_attained():
+    """For the worst reward of the state on 10,000 MDPs; equality where only the last step's states differ."""
+    mdp, _, expert, learner, _ = random_instances(5, 4, 3, 6, batch=(10_000,))
+    learner = later_learner(np.random.default_rng(5), expert, learner)
+    gap = np.abs(np.asarray(observations(mdp, expert)) - np.asarray(observations(mdp, learner))).sum((1, 2))
+    bound = np.asarray(observation_bound(mdp, expert, learner))
+    assert (gap <= bound + 1e-12).all()
+    assert (gap / np.maximum(bound, 1e-9)).max() == pytest.approx(1, abs=1e-6)
+
+
+def test_states_that_cannot_be_reached_are_matched_as_well_as_can_be():
+    """Two states that are never left: seen in the other from t = 1 on, the value is Σ_{t ≥ 1} (T − t) / T²."""
+    mdp = FiniteMDP(np.array([[0, 0], [1, 1]]), [1.0, 0.0], 4)
+    found = match_states(mdp, np.array([[1, 0], [0, 1], [0, 1], [0, 1]]), 1e-3)
+    assert found.certificate <= 1e-3
+    assert found.payoff == pytest.approx(6 / 16, abs=1e-12)
+
+
+def test_on_cliff_the_states_tell_all_actions_but_the_last():
+    example = cliff(6)
+    found = match_states(example.mdp, observations(example.mdp, example.expert), 1e-4)
+    on_chain = np.asarray(found.policy)[np.arange(6), np.arange(6)]
+    assert on_chain[:-1, 0].min() > 1 - 1e-3
+    assert on_chain[-1, 0] == pytest.approx(0.5)
+
+
+def test_a_reward_on_actions_is_not_imitated_from_observations():
+    """Two actions with one successor: every state moment matches, and half of the actions are wrong."""
+    mdp = FiniteMDP(np.tile([[1], [0]], (1, 2)), [1.0, 0.0], 10)
+    expert = np.broadcast_to([1.0, 0.0], mdp.shape)
+    found = match_states(mdp, observations(mdp, expert), 1e-6)
+    assert found.payoff == pytest.approx(0, abs=1e-12)
+    assert float(observation_bound(mdp, expert, found.policy)) == pytest.approx(0, abs=1e-9)
+    assert float(imitation_gap(mdp, expert, expert, found.policy)) == pytest.approx(5)
+    assert float(Game("reward", mdp, expert).payoff(found.policy, -expert)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_every_cut_off_gives_the_same_gap(shape, moments):
+    """U at f = −r and g = −Q^π (−Q^{π_E}) is (J(π_E) − J(π)) / T from T' = 0, pure Q, to T' ≥ T, pure rewards."""
+    mdp, reward, expert, learner, _ = random_instances(6, *shape, batch=(20,))
+    gap = np.asarray(imitation_gap(mdp, reward, expert, learner))
+    q = np.asarray(q_values(mdp, reward, learner if moments == "off-Q" else expert))
+    for cut in range(mdp.horizon + 2):
+        found = combined_payoff(mdp, -reward, -q, expert, learner, cut, moments)
+        np.testing.assert_allclose(np.asarray(found) * mdp.horizon, gap, rtol=0, atol=1e-10)
+
+
+def test_the_expansion_is_the_sum_along_the_policys_own_rollout():
+    mdp, f, policy, *_ = random_instances(7, 3, 2, 4)
+    g = random_instances(8, 3, 2, 4)[1]
+    transitions = np.asarray(mdp.dynamics.probabilities)
+    for cut in range(6):
+        found = np.asarray(expansion(mdp, f, g, policy, cut))
+        for t, s, a in np.ndindex(4, 3, 2):
+            at, total = np.zeros((3, 2)), 0.0
+            at[s, a] = 1
+            for time in range(t, min(t + cut, 4)):
+                total += (at * f[time]).sum()
+                at = np.einsum("sa,saz->z", at, transitions)[:, None] * policy[min(time + 1, 3)]
+            total += (at * g[t + cut]).sum() if t + cut < 4 else 0
+            assert found[t, s, a] == pytest.approx(total, abs=1e-12)
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_the_payoff_telescopes_from_the_q_game_to_the_reward_game(moments):
+    """Σ w·f + Σ v·g is the payoff for any f and g; T' = 0 is U2 (U3) at g, T' ≥ T is U1 at f."""
+    mdp, f, expert, learner, g = random_instances(9, 4, 3, 6)
+    for cut in range(7):
+        w, v = (np.asarray(part) for part in combined_difference(mdp, expert, learner, cut, moments))
+        direct = float(combined_payoff(mdp, f, g, expert, learner, cut, moments))
+        assert (w * f).sum() + (v * g).sum() == pytest.approx(direct, abs=1e-12)
+        if cut == 0:
+            assert not w.any()
+            np.testing.assert_allclose(v, Game(moments, mdp, expert).difference(learner), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(w, Game("reward", mdp, expert).difference(learner), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(v, 0, rtol=0, atol=1e-14)
+
+
+def test_rewards_on_the_experts_states_are_not_the_gap():
+    """As the display is printed, at T' = T on CLIFF: it finds p where the learner loses p T."""
+    example, p, horizon = cliff(8), 0.1, 8
+    learner = erring(example, p, 0)
+    states = np.asarray(observations(example.mdp, example.expert))[..., None]
+    per_step = (states * (example.expert - learner) * example.reward).sum((1, 2))
+    printed = sum(per_step[t:].sum() for t in range(horizon))
+    along = combined_payoff(
+        example.mdp, -example.reward, np.zeros(example.mdp.shape), example.expert, learner, horizon, "off-Q"
+    )
+    assert printed == pytest.approx(p)
+    assert float(along) * horizon == pytest.approx(p * horizon)
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_the_combined_bound_holds_at_every_cut_off(moments):
+    """gap ≤ 2T sup_f U + 2T² sup_g U ≤ 2T² sup U, for the worst reward; it is the gap at T' ≥ T."""
+    mdp, _, expert, learner, _ = random_instances(10, 4, 3, 6, batch=(2_000,))
+    learner = later_learner(np.random.default_rng(10), expert, learner)
+    gap = worst_gap(mdp, expert, learner)
+    for cut in range(7):
+        bound = np.asarray(combined_bound(mdp, expert, learner, cut, moments))
+        of_f, of_g = (np.asarray(part) for part in combined_suprema(mdp, expert, learner, cut, moments))
+        assert (gap <= bound + 1e-12).all()
+        assert (bound <= 2 * 6**2 * (of_f + of_g) + 1e-12).all()
+    np.testing.assert_allclose(bound, gap, rtol=1e-10)
+
+
+def test_psdp_reproduces_an_expert_of_its_class():
+    """Every error is 0, and so is the gap of the worst reward: for all policies, and for those of aliased states."""
+    mdp, _, expert, *_ = random_instances(11, 5, 3, 6)
+    found = psdp(mdp, expert)
+    assert found.errors.max() < 1e-9
+    assert worst_gap(mdp, expert, found.policy) < 1e-9
+    seen = np.array([0, 0, 1, 1, 2])
+    alike = expert[:, [0, 0, 2, 2, 4]]
+    found = psdp(mdp, alike, seen=seen)
+    assert found.errors.max() < 1e-9
+    assert worst_gap(mdp, alike, found.policy) < 1e-9
+    example = cliff(5)
+    assert worst_gap(example.mdp, example.expert, psdp(example.mdp, example.expert).policy) < 1e-9
+
+
+def test_psdps_errors_are_distances_of_futures():
+    """For all rewards, ε_t = Σ_{t' ≥ t} ‖ν^π_{t'} − ν^E_{t'}‖₁: from d^E_t, one step of π_t or of π_E, then π."""
+    mdp, _, expert, learner, _ = random_instances(12, 4, 3, 5)
+    transitions, states = np.asarray(mdp.dynamics.probabilities), np.asarray(observations(mdp, expert))
+    for t, error in enumerate(np.asarray(moment_errors(mdp, expert, learner))):
+        apart, total = states[t][:, None] * (learner[t] - expert[t]), 0.0
+        for later in range(t, 5):
+            total += np.abs(apart).sum()
+            apart = np.einsum("sa,saz->z", apart, transitions)[:, None] * learner[min(later + 1, 4)]
+        assert error == pytest.approx(total, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_approximate_match_keeps_the_off_q_bound(seed):
+    """States in pairs look alike: worst gap ≤ Σ_t ε_t ≤ 2T² sup U2, and each step is the best its class has."""
+    mdp, _, expert, *_ = random_instances(20 + seed, 6, 3, 5)
+    seen = np.arange(6) // 2
+    found = psdp(mdp, expert, seen=seen)
+    assert (found.policy[:, ::2] == found.policy[:, 1::2]).all()
+    off_q = 2 * 5**2 * float(q_box(mdp).sup(Game("off-Q", mdp, expert).difference(found.policy)))
+    assert 0.1 < worst_gap(mdp, expert, found.policy) <= found.errors.sum() <= off_q
+    rng = np.random.default_rng(seed)
+    for t in range(5):
+        for _ in range(4):
+            other = found.policy.copy()
+            other[t] += 0.1 * (rng.dirichlet(np.full(3, 0.3), 3)[seen] - other[t])
+            assert float(moment_errors(mdp, expert, other)[t]) >= found.errors[t] - 1e-9
+
+
+def test_few_rewards_are_matched_outside_the_experts_class():
+    """A reward for the last state alone asks nothing of actions that lead alike; all rewards together do."""
+    transitions = np.array([[1, 2], [3, 3], [3, 3], [3, 3]])
+    mdp = FiniteMDP(transitions, [1.0, 0, 0, 0], 4)
+    expert = np.zeros(mdp.shape)
+    expert[..., 0] = 1
+    expert[:, 0] = 0.5
+    expert[:, 2] = [0, 1]
+    sparse = np.zeros((4, 2, 1))
+    sparse[3] = 1
+    seen = [0, 1, 1, 2]
+    found = psdp(mdp, expert, sparse, seen)
+    assert found.errors.max() < 1e-9
+    assert float(imitation_gap(mdp, np.broadcast_to(sparse[..., 0], mdp.shape), expert, found.policy)) == pytest.approx(
+        0
+    )
+    assert psdp(mdp, expert, seen=seen).errors[1] == pytest.approx(1)
+
+
+def test_a_span_of_rewards_bounds_its_own_gaps():
+    """J(π_E) − J(π) ≤ Σ_t ε_t for r = φ·θ, |θ_k| ≤ 1, features that vary in time, and aliased states."""
+    mdp, _, expert, *_ = random_instances(13, 6, 3, 5)
+    rng = np.random.default_rng(13)
+    features = rng.uniform(-0.5, 0.5, (*mdp.shape, 2))
+    found = psdp(mdp, expert, features, np.arange(6) // 3)
+    for theta in rng.choice([-1.0, 1.0], (8, 2)):
+        assert float(imitation_gap(mdp, features @ theta, expert, found.policy)) <= found.errors.sum() + 1e-12
+
+
+def test_broken_arguments_are_named():
+    mdp, reward, expert, learner, _ = random_instances(14, 3, 2, 4)
+    batch, _, experts, *_ = random_instances(14, 3, 2, 4, batch=(2,))
+    apart = FiniteMDP(np.zeros((2, 2), int), [1.0, 0.0], 1, [[True, False], [False, True]])
+    with pytest.raises(SpecError, match=r"observed states have shape \(4, 2\)"):
+        match_states(mdp, np.full((4, 2), 0.5), 1e-3)
+    with pytest.raises(SpecError, match=r"the observed states \[1\] does not sum to one"):
+        match_states(mdp, [[1, 0, 0], [0.5, 0, 0], [1, 0, 0], [1, 0, 0]], 1e-3)
+    with pytest.raises(SettingError, match="tolerance is 0"):
+        match_states(mdp, np.full((4, 3), 1 / 3), 0)
+    with pytest.raises(SpecError, match=r"batch of MDPs of shape \(2,\)"):
+        match_states(batch, np.full((4, 3), 1 / 3), 1e-3)
+    with pytest.raises(SpecError, match=r"batch of MDPs of shape \(2,\)"):
+        psdp(batch, experts)
+    with pytest.raises(SettingError, match="cut is -1"):
+        combined_payoff(mdp, reward, reward, expert, learner, -1, "off-Q")
+    with pytest.raises(SettingError, match="moments is 'reward'"):
+        combined_payoff(mdp, reward, reward, expert, learner, 1, "reward")
+    with pytest.raises(SpecError, match=r"features have shape \(3, 3, 1\)"):
+        psdp(mdp, expert, np.zeros((3, 3, 1)))
+    with pytest.raises(SpecError, match=r"features \[0, 1, 0\] is not a number"):
+        psdp(mdp, expert, [[[0.0], [np.nan]]] * 3)
+    with pytest.raises(SpecError, match=r"seen is \[0, -1, 1\]"):
+        psdp(mdp, expert, seen=[0, -1, 1])
+    with pytest.raises(SpecError, match="the states seen as 0 have no action in common"):
+        psdp(apart, np.array([[[1.0, 0.0], [0.0, 1.0]]]), seen=[0, 0])
+    with pytest.raises(SpecError, match="the expert has shape"):
+        psdp(mdp, expert[:2])
