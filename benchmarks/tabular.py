@@ -113,12 +113,14 @@ def evaluation(turns: int) -> list[list[Any]]:
     def in_numpy() -> list[tuple[Any, Any, Any]]:
         return [numpy_evaluate(*(table[i] for table in tables)) for i in range(SOME)]
 
-    found = evaluate(mdps, reward, policy)  # compile
+    with jax.enable_x64(True):
+        on_device = jnp.asarray(reward), jnp.asarray(policy)
+    found = evaluate(mdps, *on_device)  # compile
     for i, other in enumerate(in_numpy()):
         for what, ours, theirs in zip(("values", "occupancy", "J"), found, other, strict=True):
             close(what, ours[i], theirs)
-    turns_ = [(timed(in_numpy) * MANY / SOME, timed(lambda: evaluate(mdps, reward, policy))) for _ in range(turns)]
-    theirs, ours = (min(turn[side] for turn in turns_) for side in (0, 1))
+    taken = [(timed(in_numpy) * MANY / SOME, timed(lambda: evaluate(mdps, *on_device))) for _ in range(turns)]
+    theirs, ours = (min(turn[side] for turn in taken) for side in (0, 1))
     name = f"exact evaluation of {MANY} MDPs ({SHAPE})"
     return rows(f"{name}, NumPy loops (timed on {SOME}, scaled)", theirs, f"{name}, understudy, one call", ours)
 
@@ -180,14 +182,14 @@ def equilibrium(turns: int) -> list[list[Any]]:
     iterations, certificate = numpy_solve(transitions, initial, expert)
     close("iterations", found.iterations, iterations)
     close("certificate", found.certificate, certificate, 1e-8)
-    turns_ = [
+    taken = [
         (
             timed(lambda: numpy_solve(transitions, initial, expert)),
             timed(lambda: solve(game, moments, "primal", DELTA).policy),
         )
         for _ in range(turns)
     ]
-    theirs, ours = (min(turn[side] for turn in turns_) for side in (0, 1))
+    theirs, ours = (min(turn[side] for turn in taken) for side in (0, 1))
     name = f"equilibrium of the reward game, primal, δ = {DELTA}, {iterations} iterations ({SHAPE})"
     return rows(f"{name}, NumPy loops", theirs, f"{name}, understudy", ours)
 

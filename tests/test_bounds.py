@@ -13,7 +13,9 @@ from understudy.tabular.bounds import (
     cliff_on_q_verbatim,
     cliff_reward,
     loop_classification,
+    loop_off_q,
     loop_on_q,
+    loop_reward,
     measure,
     random_instances,
     recoverable_bound,
@@ -39,11 +41,13 @@ COUNT = 300
         (cliff_off_q, SHORT, 2, lambda e, T: e, lambda e, T: e * T**2),
         (cliff_on_q, SHORT, 2, lambda e, T: e, lambda e, T: e * T**2),
         (cliff_on_q_verbatim, SHORT, 1, lambda e, T: e / T, lambda e, T: e * T),
+        (loop_reward, LONG, 1, lambda e, T: (e + (T - 1) * (2 * e - e * e)) / T, lambda e, T: e * (T - 1)),
+        (loop_off_q, LONG, 2, lambda e, T: e, lambda e, T: e * T * (T - 1)),
         (loop_on_q, LONG, 1, lambda e, T: e * (T + 1) / (2 * T), lambda e, T: e * (T - 1)),
     ],
 )
 def test_the_exponent_of_the_gap_at_a_fixed_payoff(construction, horizons, exponent, payoff, gap):
-    """CLIFF: T for reward, T² for off-Q and for on-Q, where H is of order T. LOOP: T for on-Q."""
+    """T for reward and T² for off-Q; for on-Q T² on CLIFF, where H is of order T, and T on LOOP."""
     epsilon = 1 / max(horizons)
     found = [construction(epsilon, horizon) for horizon in horizons]
     np.testing.assert_allclose([one.payoff for one in found], [payoff(epsilon, T) for T in horizons], rtol=1e-10)

@@ -91,6 +91,9 @@ def test_occupancies_are_distributions_and_values_agree_with_them():
     np.testing.assert_allclose(np.asarray(occupancy(mdp, learner)).sum((1, 2)), 1, atol=1e-12)
     value = (np.asarray(q_values(mdp, reward, learner))[0] * learner[0]).sum(1) @ np.asarray(mdp.initial)
     np.testing.assert_allclose(performance(mdp, reward, learner), value, atol=1e-12)
+    expert = np.roll(learner, 1, axis=2)
+    apart = performance(mdp, reward, expert) - performance(mdp, reward, learner)
+    np.testing.assert_allclose(imitation_gap(mdp, reward, expert, learner), apart, atol=1e-12)
 
 
 def test_exactness_is_scoped():

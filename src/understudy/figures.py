@@ -18,14 +18,14 @@ LINES = ("#e8743b", "#4c72b0", "#8e44ad", "#b08d57", "#17a2a2", "#555555")
 """One for each learner of a figure."""
 
 
-def figure(columns: int, width: float = 4.2, height: float = 4.4) -> tuple[Any, Any]:
-    """A figure with a row of panels, drawn without a display."""
+def figure(columns: int, width: float = 4.2, height: float = 4.4, rows: int = 1) -> tuple[Any, Any]:
+    """A figure of panels, in reading order, drawn without a display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(width * columns, height), layout="constrained")
+    made = Figure(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(made)
-    return made, made.subplots(1, columns, squeeze=False)[0]
+    return made, made.subplots(rows, columns, squeeze=False).ravel()
 
 
 def save(made: Any, path: Path) -> None:

@@ -31,7 +31,7 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
     with display.working("exponents of the gap"):
         found = theory.lines()
     display.show(
-        ["MDP", "moments", "held fixed", ">exponent of T", ">theory", ">gap at T = 64", ">at T = 1024"],
+        ["MDP", "moments", "held fixed", ">exponent of T", ">theory", ">gap, T = 64", ">T = 1024", ">payoff, T = 1024"],
         [
             [
                 line.example,
@@ -41,6 +41,7 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
                 f"{line.expected:g}",
                 f"{line.gaps[0]:.4g}",
                 f"{line.gaps[-1]:.4g}",
+                f"{line.payoffs[-1]:.3g}",
             ]
             for line in found
         ],

@@ -1,4 +1,4 @@
-"""Sections 4 and 5 of the paper, measured: exponents of the gap, recoverability, certificates, and bounds on random MDPs.
+"""Sections 4 and 5 of the paper, measured: exponents of the gap, recoverability, certificates, random MDPs' bounds.
 
 Nothing is sampled from an MDP and nothing is learned: every number is exact, up to rounding in float64. The random MDPs
 and their learners come from a seed.
@@ -53,6 +53,8 @@ def lines(horizons: Sequence[int] = HORIZONS) -> list[Line]:
         ("CLIFF", "reward", reward, 1, bounds.cliff_reward, EPSILON),
         ("CLIFF", "off-Q", values, 2, bounds.cliff_off_q, EPSILON),
         ("CLIFF", "on-Q", values, 2, bounds.cliff_on_q, EPSILON),
+        ("LOOP", "reward", reward, 1, bounds.loop_reward, EPSILON),
+        ("LOOP", "off-Q", values, 2, bounds.loop_off_q, EPSILON),
         ("LOOP", "on-Q", values, 1, bounds.loop_on_q, EPSILON),
         ("UNICYCLE", "on-Q", "κ, classification error", 2, bounds.unicycle_classification, KAPPA),
         ("LOOP", "on-Q", "κ, classification error", 1, bounds.loop_classification, KAPPA),
@@ -91,7 +93,8 @@ def constants(horizon: int = 16) -> list[Constant]:
             ("all in [−1, 1]", all_rewards()),
         ):
             found = recoverability(example.mdp, example.expert, rewards)
-            place = f"t = {int(found.time)}, {example.states[int(found.state)]}, {example.actions[int(found.action)]}"
+            state = example.states[int(found.state)].translate(str.maketrans("", "", "{}"))
+            place = f"t = {int(found.time)}, {state}, {example.actions[int(found.action)]}"
             made.append(Constant(example.name, label, float(found.constant), place, said[example.name]))
         within = recovers_within(example.mdp, example.expert)
         made.append(Constant(example.name, "steps to recover (4.5)", float(within), "", said[example.name]))
@@ -204,32 +207,43 @@ def trees() -> list[Tree]:
 
 
 def draw(found: Sequence[Line], solved: Sequence[Solution], sweep: Sequence[Map], path: Path) -> None:
-    """Four panels: two of slopes, certificates against iterations, and the map of random MDPs."""
-    picture, axes = figures.figure(4, width=4.0, height=4.2)
-    for axis, word, title in (
-        (axes[0], "ε", f"gap at a fixed payoff, ε = 1/{round(1 / EPSILON)}"),
-        (axes[1], "κ", f"gap at a fixed classification error, κ = {KAPPA:g}"),
+    """Six panels: three of slopes, certificates against iterations, the map of random MDPs, and TREE."""
+    picture, axes = figures.figure(3, width=4.6, height=3.9, rows=2)
+    for axis, example, word, title in (
+        (axes[0], "CLIFF", "ε", f"CLIFF: gap at a fixed payoff, ε = 1/{round(1 / EPSILON)}"),
+        (axes[1], "LOOP", "ε", f"LOOP: gap at a fixed payoff, ε = 1/{round(1 / EPSILON)}"),
+        (axes[2], "", "κ", f"gap at a fixed classification error, κ = {KAPPA:g}"),
     ):
-        for index, line in enumerate(one for one in found if one.fixed.startswith(word)):
-            label = f"{line.example}, {line.moments}: slope {line.slope:.2f}"
-            style = {"linestyle": "--"} if line.moments == "on-Q" and line.example == "CLIFF" else {}
+        chosen = [one for one in found if one.fixed.startswith(word) and one.example.startswith(example)]
+        for index, line in enumerate(chosen):
+            label = f"{line.example}, {line.moments} ({line.fixed}): slope {line.slope:.2f}"
+            # Lines that coincide stay visible.
+            style: dict[str, Any] = {"linewidth": 5 - 1.8 * index, "markersize": 11 - 3 * index}
             axis.loglog(line.horizons, line.gaps, marker="o", color=figures.LINES[index], label=label, **style)
         axis.set(title=title, xlabel="horizon T", ylabel="imitation gap  J(π_E) − J(π)")
     for index, solution in enumerate(solved):
         moments, side = solution.label.split(" moments, ")[0], solution.label.split(", ")[1]
         style = {"color": figures.LINES[index // 2], "linestyle": "-" if side == "primal" else "--"}
-        axes[2].loglog(solution.history[:, 0], solution.history[:, 1], label=f"{moments}, {side}", **style)
-    axes[2].axhline(solved[0].delta, color=figures.EXPERT, linewidth=1)
-    axes[2].set(title="certificates (boxes F_r/2, F_Q/2T)", xlabel="iterations", ylabel="certificate δ")
+        axes[3].loglog(solution.history[:, 0], solution.history[:, 1], label=f"{moments}, {side}", **style)
+    axes[3].axhline(solved[0].delta, color=figures.EXPERT, linewidth=1)
+    axes[3].set(title="certificates (boxes F_r/2, F_Q/2T)", xlabel="iterations", ylabel="certificate δ")
     for index, one in enumerate(sweep):
-        chosen = slice(None, None, max(1, len(one.gaps) // 400))
+        few = slice(None, None, max(1, len(one.gaps) // 400))
         shown = (one.gaps > 1e-6) & (one.limits > 1e-6)
         label = f"{one.moments}: {one.label.split(':')[0]}"
-        x, y = one.limits[shown][chosen], one.gaps[shown][chosen]
-        axes[3].loglog(x, y, ".", markersize=3, color=figures.LINES[index], label=label, alpha=0.6)
-    ends = np.array(axes[3].get_xlim())
-    axes[3].loglog(ends, ends, color=figures.EXPERT, linewidth=1)
-    axes[3].set(title="random MDPs: gap and bound", xlabel="upper bound", ylabel="imitation gap")
+        x, y = one.limits[shown][few], one.gaps[shown][few]
+        axes[4].loglog(x, y, ".", markersize=3, color=figures.LINES[index], label=label, alpha=0.6)
+    ends = np.array(axes[4].get_xlim())
+    axes[4].loglog(ends, ends, color=figures.EXPERT, linewidth=1)
+    axes[4].set(title="random MDPs: gap and bound", xlabel="upper bound", ylabel="imitation gap")
+    for index, actions in enumerate((2, 4)):
+        horizons = np.arange(1, 13)
+        color = figures.LINES[index]
+        axes[5].semilogy(horizons, actions**horizons, color=color, marker="o", label=f"reward, |A| = {actions}: |A|^T")
+        axes[5].semilogy(
+            horizons, actions * horizons, color=color, ls="--", label=f"off-Q, on-Q, |A| = {actions}: |A| T"
+        )
+    axes[5].set(title="TREE: what a best response chooses among", xlabel="horizon T", ylabel="choices")
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=6.5, frameon=False)

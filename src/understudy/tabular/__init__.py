@@ -1,5 +1,18 @@
-"""The paper's theory, exact, in float64: finite MDPs whose games, gaps and bounds are computed, not sampled."""
+"""The paper's theory, exact, in float64: finite MDPs whose games, gaps and bounds are computed, not sampled.
 
+mdp              values, occupancies, responses, mixtures       section 3
+examples         LOOP, CLIFF, UNICYCLE, TREE                    sections 4.1, 7.2, supplement
+moments          classes of moment functions                    section 3.2
+games            U1, U2, U3 and the policy's responses          section 3.3
+bounds           upper bounds, the lower bounds' learners       section 4
+recoverability   H, classification errors                       section 4.5
+solvers          equilibria by certificate, primal and dual     section 5
+classical        MaxEnt IOC, MMP, LEARCH, Abbeel and Ng         section 7.1
+daequil          its two losses, what they ask of the policies  supplement
+mixed, psdp      value moments, reward-plus-Q, PSDP             supplement
+"""
+
+from understudy.tabular.games import Game
 from understudy.tabular.mdp import (
     FiniteMDP,
     advantages,
@@ -14,24 +27,38 @@ from understudy.tabular.mdp import (
     q_values,
     samples,
     soft_response,
+    stack,
     uniform,
     values,
 )
+from understudy.tabular.moments import induced, kernel_ball, q_box, reward_box, span
+from understudy.tabular.recoverability import recoverability
+from understudy.tabular.solvers import Solution, solve
 
 __all__ = [
     "FiniteMDP",
+    "Game",
+    "Solution",
     "advantages",
     "best_response",
     "causal_entropy",
     "collapse",
     "exact",
     "imitation_gap",
+    "induced",
+    "kernel_ball",
     "mixture",
     "occupancy",
     "performance",
+    "q_box",
     "q_values",
+    "recoverability",
+    "reward_box",
     "samples",
     "soft_response",
+    "solve",
+    "span",
+    "stack",
     "uniform",
     "values",
 ]

@@ -17,6 +17,8 @@ The lower bounds are learners with a payoff of ε, or nearly:
     CLIFF, off-Q: errs in s_0 with probability ε T          U2 = ε                         ε T²
     CLIFF, on-Q as the paper has it: the first of these     U3 = ε / T                     ε T
     CLIFF, on-Q: the second of these                        U3 = ε                         ε T²
+    LOOP, reward: errs everywhere with probability ε        U1 = ε (2 − 1/T), nearly       ε (T − 1)
+    LOOP, off-Q: errs in s_0 with εT, stays in s_2          U2 = ε                         ε T (T − 1)
     LOOP, on-Q: errs everywhere with probability ε          U3 = ε (T + 1) / 2T            ε (T − 1)
     UNICYCLE, classification error κ: errs with κ/2         l = κ                          Σ_t p (1 − p)^{t−1} (T − t)
     LOOP, classification error κ: errs everywhere with κ/2  l = κ                          κ (T − 1) / 2
@@ -38,8 +40,19 @@ from jaxtyping import Array
 from understudy.errors import SettingError, check_choice, check_positive, check_whole
 from understudy.game import NEEDS, Moments
 from understudy.tabular.examples import Example, cliff, erring, loop, unicycle
-from understudy.tabular.mdp import ONE, FiniteMDP, Table, advantages, check_policy, check_table, occupancy, over_batches
-from understudy.tabular.moments import Box, ExpertQ, q_box, reward_box
+from understudy.tabular.games import Game
+from understudy.tabular.mdp import (
+    ONE,
+    FiniteMDP,
+    Table,
+    advantages,
+    check_policy,
+    check_table,
+    imitation_gap,
+    occupancy,
+    over_batches,
+)
+from understudy.tabular.moments import Box, induced, q_box, reward_box
 from understudy.tabular.recoverability import error_bound
 
 
@@ -87,25 +100,11 @@ def measure(mdp: FiniteMDP, expert: Any, policy: Any, reward: Any) -> list[Repor
     return [*reports, Report("on-Q", label, error, recoverable_bound(error, constant, mdp.horizon), gap)]
 
 
-def _all_rewards(mdp: FiniteMDP, expert: Table) -> Box:
-    return reward_box(mdp)
-
-
-def _all_of_that_size(mdp: FiniteMDP, expert: Table) -> Box:
-    return q_box(mdp)
-
-
-def _expert_q(mdp: FiniteMDP, expert: Table) -> Box:
-    """`moments.induced`, without its check, which a traced table cannot pass."""
-    embed = ExpertQ(mdp=mdp, expert=expert, shape=mdp.shape)
-    return Box("F_QE/2T: the expert's Q-functions, |r| ≤ 1", embed, jnp.ones(mdp.shape))
-
-
 CLASSES: tuple[tuple[Moments, Callable[[FiniteMDP, Table], Box]], ...] = (
-    ("reward", _all_rewards),
-    ("off-Q", _all_of_that_size),
-    ("on-Q", _all_of_that_size),
-    ("on-Q", _expert_q),
+    ("reward", lambda mdp, expert: reward_box(mdp)),
+    ("off-Q", lambda mdp, expert: q_box(mdp)),
+    ("on-Q", lambda mdp, expert: q_box(mdp)),
+    ("on-Q", induced),
 )
 
 
@@ -129,18 +128,11 @@ def _judge(mdp: FiniteMDP, expert: Any, policy: Any, reward: Any) -> Judged:
 
 @over_batches
 def _numbers(mdp: FiniteMDP, expert: Table, policy: Table, reward: Table) -> tuple[list[Array], Array, Array, Array]:
-    """What `Judged` holds. The gap is −Σ_t E_{s ~ π} Σ_a (π − π_E) A: a difference of two returns would lose digits."""
-    learner, demonstrated = occupancy(mdp, policy), occupancy(mdp, expert)
-    # T w of the three games, whose payoffs are Σ w · f: those of `games`, which takes no batches.
-    differences: dict[Moments, Table] = {
-        "reward": learner - demonstrated,
-        "off-Q": demonstrated.sum(-1, keepdims=True) * (policy - expert),
-        "on-Q": learner.sum(-1, keepdims=True) * (policy - expert),
-    }
+    """What `Judged` holds."""
     advantage = advantages(mdp, reward, expert)
     return (
-        [functions(mdp, expert).sup(differences[moments] / mdp.horizon) for moments, functions in CLASSES],
-        -jnp.sum(differences["on-Q"] * advantage),
+        [functions(mdp, expert).sup(Game(of, mdp, expert).difference(policy)) for of, functions in CLASSES],
+        imitation_gap(mdp, reward, expert, policy),
         jnp.max(jnp.abs(advantage), where=mdp.available, initial=0.0),
         error_bound(mdp, expert, policy, 1.0) / mdp.horizon,
     )
@@ -176,6 +168,19 @@ def cliff_on_q(epsilon: float, horizon: int) -> Construction:
     return _construct("on-Q", cliff(horizon), _probability(epsilon, horizon), where=0)
 
 
+def loop_reward(epsilon: float, horizon: int) -> Construction:
+    """Errs everywhere with probability ε: the gap ε (T − 1)."""
+    return _construct("reward", loop(horizon), _probability(epsilon, 1), where="all")
+
+
+def loop_off_q(epsilon: float, horizon: int) -> Construction:
+    """Errs in s_0 with probability ε T and stays in s_2, where no demonstration leads: U2 = ε, the gap ε T (T − 1)."""
+    example = loop(horizon)
+    learner = erring(example, _probability(epsilon, horizon), where=0).copy()
+    learner[:, 2] = [0.0, 1.0]
+    return _judged("off-Q", example, learner)
+
+
 def loop_on_q(epsilon: float, horizon: int) -> Construction:
     """Errs everywhere with probability ε: U3 = ε (T + 1) / 2T, the gap ε (T − 1)."""
     return _construct("on-Q", loop(horizon), _probability(epsilon, 1), where="all")
@@ -199,7 +204,10 @@ def _probability(error: float, times: float) -> float:
 
 
 def _construct(moments: Moments, example: Example, p: float, where: str | int) -> Construction:
-    learner = erring(example, p, where)
+    return _judged(moments, example, erring(example, p, where))
+
+
+def _judged(moments: Moments, example: Example, learner: np.ndarray) -> Construction:
     judged = _judge(example.mdp, example.expert, learner, example.reward)
     payoff = next(found for (of, _), found in judged.payoffs.items() if of == moments)
     return Construction(moments, example, learner, float(payoff), float(judged.gap))

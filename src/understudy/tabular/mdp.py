@@ -233,8 +233,9 @@ def performance(mdp: FiniteMDP, reward: Table, policy: Table) -> Float[Array, ""
 
 @over_batches
 def imitation_gap(mdp: FiniteMDP, reward: Table, expert: Table, policy: Table) -> Float[Array, ""]:
-    """J(π_E) − J(π)."""
-    return performance(mdp, reward, expert) - performance(mdp, reward, policy)
+    """J(π_E) − J(π), as Σ_t E_{s ~ π} Σ_a (π_E − π)(a | s) A^{π_E}_t(s, a): a difference of returns loses digits."""
+    visited = occupancy(mdp, policy).sum(-1, keepdims=True)
+    return jnp.sum(visited * (expert - policy) * advantages(mdp, reward, expert))
 
 
 @over_batches
