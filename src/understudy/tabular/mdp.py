@@ -23,6 +23,8 @@ from understudy.types import Samples
 P = ParamSpec("P")
 R = TypeVar("R")
 Table = Float[Array, "t s a"]
+CACHED = 2**16
+"""Numbers of MDPs that are computed together on a CPU, at the most."""
 ONE = 1e-9
 """How far a row of probabilities may be from summing to one."""
 
@@ -50,7 +52,13 @@ def over_batches(function: Callable[..., R]) -> Callable[..., R]:
 
     def mapped(mdp: "FiniteMDP", *tables: Any) -> R:
         tables = tuple(jnp.asarray(table) for table in tables)
-        return function(mdp, *tables) if mdp.initial.ndim == 1 else jax.vmap(mapped)(mdp, *tables)
+        if mdp.initial.ndim == 1:
+            return function(mdp, *tables)
+        if jax.default_backend() != "cpu":
+            return jax.vmap(mapped)(mdp, *tables)
+        # All at once, every time step would fetch every MDP's transitions from memory; a few at once stay in the cache.
+        numbers = sum(leaf[0].size for leaf in jax.tree.leaves(mdp))
+        return jax.lax.map(lambda one: mapped(*one), (mdp, *tables), batch_size=max(1, CACHED // numbers))
 
     return wraps(function)(exact(mapped))
 
@@ -76,7 +84,7 @@ class Dense(Dynamics):
         return self.probabilities @ value
 
     def push(self, visited: Float[Array, "s a"]) -> Float[Array, " s"]:
-        return jnp.einsum("sa,sax->x", visited, self.probabilities)
+        return visited.ravel() @ self.probabilities.reshape(-1, self.probabilities.shape[-1])
 
 
 class Successors(Dynamics):

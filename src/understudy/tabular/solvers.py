@@ -39,7 +39,7 @@ from understudy.tabular.moments import MomentClass
 Side = Literal["primal", "dual"]
 PACE = 0.5
 """τ_n over √(Σ max|c_i|²)."""
-STRIDE = 0.1
+STRIDE = 0.03
 """η_n over the radius of the class and √(Σ ‖slope_i‖²)."""
 CHECKS = 10
 """Iterations between two certificates."""
