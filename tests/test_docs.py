@@ -150,3 +150,31 @@ def test_every_algorithm_is_in_the_readmes_taxonomy():
     table = README[README.index("## The taxonomy") :]
     for name in us.ALGORITHMS:
         assert f"`{name}`" in table
+
+
+def test_the_theory_page_has_the_numbers_that_were_computed():
+    page = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((ROOT / "docs/results/theory/theory.csv").open(encoding="utf-8")))
+    for row in rows:
+        if row["part"] == "slope":
+            example, moments = row["name"].split(", ")
+            assert f"| {example} | {moments} | {row['class']} | {float(row['value']):.3f} |" in page
+        if row["part"] == "largest gap / bound":
+            label = row["class"].replace("|", "\\|")
+            assert f"| {row['name']} | {label} | {float(row['value']):.4f} |" in page
+    last = {row["name"]: row["x"] for row in rows if row["part"] == "certificate"}
+    assert len(last) == 6
+    for name, iterations in last.items():
+        moments, side = name.replace(" moments", "").split(", ")
+        assert f"| {moments} | {side} | {iterations} |" in page
+    for row in csv.DictReader((ROOT / "docs/results/tabular-speed.csv").open(encoding="utf-8")):
+        assert row["ratio"] == "1" or f"| {row['ratio']} |" in page
+
+
+def test_the_theory_pages_example_says_what_it_computes():
+    page = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    said = []
+    exec(code, {"print": said.append})
+    assert [float(x) for x in said[:3]] == pytest.approx([2.0, 0.1, 0.1 / 20])
+    assert said[3].met

@@ -7,6 +7,7 @@ import pytest
 from test_tabular_games import MOMENTS, classes, instance
 from understudy.errors import SettingError
 from understudy.tabular import imitation_gap
+from understudy.tabular.examples import cliff, loop, unicycle
 from understudy.tabular.games import Game
 from understudy.tabular.moments import q_box, reward_box
 from understudy.tabular.solvers import (
@@ -45,6 +46,16 @@ def test_other_classes_are_solved_too(name):
     game = Game("on-Q" if name == "induced" else "reward", mdp, expert)
     for side in ("primal", "dual"):
         assert solve(game, moments, side, delta=0.03).met
+
+
+@pytest.mark.parametrize("make", [loop, cliff, unicycle])
+def test_the_examples_are_solved_in_all_six_ways(make):
+    example = make(6)
+    for moments in MOMENTS:
+        box = reward_box(example.mdp) if moments == "reward" else q_box(example.mdp)
+        for side in ("primal", "dual"):
+            found = solve(Game(moments, example.mdp, example.expert), box, side, delta=0.05)
+            assert found.met, str(found)
 
 
 def test_what_is_not_met_is_said():

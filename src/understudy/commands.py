@@ -27,6 +27,7 @@ from understudy.game import Algorithm
 from understudy.results import load_run, result_rows, write_csv
 from understudy.statistics import interval
 from understudy.storage import check_free, check_place
+from understudy.tabular.classical import CARDS
 from understudy.types import Continuous
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
@@ -46,11 +47,11 @@ def algorithms() -> None:
             ", ".join(card.actions),
             card.reference,
         )
-        for card in (algorithm.card for algorithm in ALGORITHMS.values())
+        for card in (*(algorithm.card for algorithm in ALGORITHMS.values()), *CARDS.values())
     ]
     headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
     display.show(headers, rows)
-    print("\n`understudy train NAME --help` shows its settings.")
+    print(f"\n`understudy train NAME --help` shows its settings. On finite MDPs, as functions: {', '.join(CARDS)}.")
 
 
 def envs() -> None:

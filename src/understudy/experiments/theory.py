@@ -267,7 +267,10 @@ def draw_efforts(found: Sequence[Effort], path: Path) -> None:
                 style = {"color": figures.LINES[index], "linestyle": "-" if side == "primal" else "--"}
                 x, y = [one.value for one in chosen], [one.iterations for one in chosen]
                 axis.loglog(x, y, marker="o", markersize=4, label=f"{moments}, {side}", **style)
-        axis.set(xlabel=name, ylabel="iterations to the certificate")
+        ticks = sorted({one.value for one in found if one.dimension == name})
+        axis.set(xlabel=name, ylabel="iterations to the certificate", xticks=ticks)
+        axis.set_xticks([], minor=True)
+        axis.set_xticklabels([f"{tick:g}" for tick in ticks])
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].legend(fontsize=6.5, frameon=False)
     figures.save(picture, path)
@@ -276,7 +279,7 @@ def draw_efforts(found: Sequence[Effort], path: Path) -> None:
 def rows(
     found: Sequence[Line], known: Sequence[Constant], solved: Sequence[Solution], sweep: Sequence[Map]
 ) -> list[list[Any]]:
-    """Part, name, class, x, value: what the figure and the tables show."""
+    """Part, name, class, x, value: what the figure and the tables show (certificates at some forty iterations)."""
     made: list[list[Any]] = []
     for line in found:
         name = f"{line.example}, {line.moments}"
@@ -286,7 +289,9 @@ def rows(
     made += [["recoverability", one.example, one.rewards, one.place, one.constant] for one in known]
     for solution in solved:
         name, _, label = solution.label.rpartition(", F")
-        made += [["certificate", name, f"F{label}", int(n), value] for n, value in solution.history]
+        last = len(solution.history) - 1
+        few = np.unique(np.geomspace(1, last + 1, 40).astype(int) - 1)  # the whole history draws the figure
+        made += [["certificate", name, f"F{label}", int(n), value] for n, value in solution.history[few]]
         made.append(["theorem's iterations", name, f"F{label}", "", solution.theorem])
     for one in sweep:
         made.append(["largest gap / bound", one.moments, one.label, len(one.gaps), one.ratios.max()])
