@@ -37,9 +37,11 @@ def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
 def test_the_readmes_commands_run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    \.venv/bin/understudy (.*)$", README, re.MULTILINE)
-    assert len(commands) == 2
+    assert len(commands) == 3
     for command in commands:
         words = shlex.split(command)
+        if words[0] == "theory":
+            words += ["--mdps", "50"]
         if words[0] == "train":
             words += ["--steps", "5"]
         monkeypatch.setattr(sys, "argv", ["understudy", *words])

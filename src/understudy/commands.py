@@ -51,7 +51,7 @@ def algorithms() -> None:
     ]
     headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
     display.show(headers, rows)
-    print(f"\n`understudy train NAME --help` shows its settings. On finite MDPs, as functions: {', '.join(CARDS)}.")
+    print(f"\n`understudy train NAME --help` shows its settings. On finite MDPs, understudy.tabular.classical: {', '.join(CARDS)}.")
 
 
 def envs() -> None:
