@@ -46,7 +46,7 @@ def ours(runs: int, batch_size: int, demonstrations: us.Demonstrations) -> float
     data, _ = demonstrations.split([demonstrations.episodes] * runs, 0.0)
     keys = jax.random.split(jax.random.key(0), runs)
     began = time.perf_counter()
-    run.offline(learner, demonstrations.spec, data, keys)
+    run.train(learner, demonstrations.spec, data, keys)
     return (time.perf_counter() - began) / (learner.rounds * learner.steps) * 1e3
 
 

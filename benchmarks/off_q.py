@@ -89,7 +89,7 @@ def ours(name: str, runs: int, demonstrations: us.Demonstrations) -> float:
     data, _ = demonstrations.split([demonstrations.episodes] * runs, 0.0)
     keys = jax.random.split(jax.random.key(0), runs)
     began = time.perf_counter()
-    training = run.offline(learner, demonstrations.spec, data, keys)
+    training = run.train(learner, demonstrations.spec, data, keys)
     spent = time.perf_counter() - began
     # A run that stops early takes no time.
     assert set(training.statuses) == {"finished"}, training.statuses

@@ -9,12 +9,13 @@ action = result.policy(observation)
 
 from understudy import _start as _start
 from understudy.actor import Actor, load_policy
-from understudy.algorithms import ALGORITHMS, advil, bc, valuedice
+from understudy.algorithms import ALGORITHMS, advil, bc, daequil, dagger, valuedice
 from understudy.collecting import collect
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
 from understudy.errors import UnderstudyError
 from understudy.evaluation import Evaluation, evaluate
+from understudy.experts import Expert
 from understudy.front_door import imitate
 from understudy.game import Algorithm, Card
 from understudy.results import Result, load_run
@@ -33,6 +34,7 @@ __all__ = [
     "Discrete",
     "Environment",
     "Evaluation",
+    "Expert",
     "Forest",
     "HostEnvironment",
     "Pendulum",
@@ -42,6 +44,8 @@ __all__ = [
     "advil",
     "bc",
     "collect",
+    "daequil",
+    "dagger",
     "evaluate",
     "imitate",
     "load",

@@ -51,7 +51,8 @@ def algorithms() -> None:
     ]
     headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
     display.show(headers, rows)
-    print(f"\n`understudy train NAME --help` shows its settings. On finite MDPs, understudy.tabular.classical: {', '.join(CARDS)}.")
+    print("\n`understudy train NAME --help` shows its settings.")
+    print(f"On finite MDPs, functions of understudy.tabular.classical: {', '.join(CARDS)}.")
 
 
 def envs() -> None:

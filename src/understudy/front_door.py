@@ -13,9 +13,11 @@ import numpy as np
 from understudy import run
 from understudy.actor import Actor
 from understudy.checkpoints import Checkpoint, digest
+from understudy.collectors import Collector, Fused, Hosted
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, HostEnvironment, make, public_name
 from understudy.errors import DemonstrationError, NeedsError, SettingError
+from understudy.experts import as_expert
 from understudy.game import Algorithm
 from understudy.results import Result, Run, hyperparameters, provenance
 from understudy.rollouts import check_seed
@@ -62,13 +64,14 @@ def imitate(
         named = json.dumps([algorithm.card.name, settings])
         data = (training.steps, count_list, demonstrations.spec)
         kept = Checkpoint(checkpoint, {"settings": named, "demonstrations": data, "seeds": seed_list})
-    trained = run.offline(algorithm, demonstrations.spec, training, keys, progress, kept, visit)
+    collector = _collector(algorithm, env, expert, [seed for _, seed in pairs])
+    trained = run.train(algorithm, demonstrations.spec, training, keys, collector, progress, kept, visit)
 
     states, spec, name = jax.device_get(trained.states), demonstrations.spec, algorithm.card.name
     criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
     runs, actors = [], []
     for index, (count, seed) in enumerate(pairs):
-        policy = algorithm.policy(jax.tree.map(lambda x, i=index: x[i], states))
+        policy = algorithm.selected(jax.tree.map(lambda x, i=index: x[i], states))
         actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
         payoff = held_out_payoff(actor, criteria[count])
         status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
@@ -89,6 +92,19 @@ def imitate(
         **provenance(),
     }
     return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
+
+
+def _collector(
+    algorithm: Algorithm, env: Environment | HostEnvironment | None, expert: Any, seeds: list[int]
+) -> Collector | None:
+    """What gathers a round's data: inside the compiled program where environment and expert allow it."""
+    if "environment" not in algorithm.card.needs or env is None:
+        return None
+    asked = as_expert(expert, env) if "expert" in algorithm.card.needs else None
+    if isinstance(env, Environment) and (asked is None or asked.policy is not None):
+        limit = np.iinfo(np.int32).max if asked is None or asked.limit is None else asked.limit
+        return Fused(env, None if asked is None else asked.policy, np.int32(limit))
+    return Hosted(env, asked, seeds)
 
 
 def _checked(

@@ -66,6 +66,8 @@ class Algorithm(eqx.Module):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     """Named settings beside the default ones."""
     rounds: eqx.AbstractVar[int]
+    episodes: ClassVar[int] = 0
+    """Episodes that a run plays in a round, for those that need an environment: a field of theirs."""
 
     @abstractmethod
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> State: ...
@@ -75,6 +77,10 @@ class Algorithm(eqx.Module):
 
     @abstractmethod
     def policy(self, state: State) -> Policy: ...
+
+    def selected(self, state: State) -> Policy:
+        """What a finished run hands over; by default the policy as it is."""
+        return self.policy(state)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:

@@ -55,13 +55,13 @@ def rollout(
     if not isinstance(policy, Policy):
         return _stepwise(env, policy, episodes, seed)
     keys = jax.random.split(jax.random.key(seed), episodes)
-    steps, rewards, alive = jax.device_get(_fused(env, policy, keys, deterministic))
+    steps, rewards, alive = jax.device_get(play(env, policy, keys, deterministic))
     _check_finite(steps.act[alive])
     return Episodes(steps, rewards, alive.sum(axis=1))
 
 
 @partial(jax.jit, static_argnames=("deterministic",))
-def _fused(
+def play(
     env: Environment, policy: Policy, keys: Key[Array, " n"], deterministic: bool
 ) -> tuple[Transition, Array, Array]:
     """All episodes at once, each for the whole horizon; what follows an episode's end is masked."""

@@ -1,8 +1,9 @@
-"""The only training loops. An algorithm never has its own.
+"""The only training loop. An algorithm never has its own.
 
-`offline` serves every algorithm that needs demonstrations alone. Its runs (seeds × demonstration counts) are one
-compiled program: a vmapped round, called once a round, its states donated from call to call. On a CPU the program is
-called once for each core, with a share of the runs.
+Runs (seeds × demonstration counts) are one compiled program: a vmapped round, called once a round, its states donated
+from call to call. On a CPU the program is called once for each core, with a share of the runs. What a round collects
+beside the demonstrations is a `Collector`'s business: nothing (offline), episodes in a JAX environment and the expert's
+answers inside the same program (`Fused`), or the same gathered on the host before the call (`Hosted`).
 """
 
 import os
@@ -22,9 +23,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from understudy.checkpoints import Checkpoint, Place
+from understudy.collectors import Collected, Collector, Fused, Hosted, round_data
 from understudy.errors import DivergedError
 from understudy.game import Algorithm
-from understudy.types import Dataset, RoundData, Spec, State
+from understudy.types import Dataset, Spec, State
 
 Leaves = TypeVar("Leaves")
 
@@ -61,18 +63,21 @@ class Outcome(NamedTuple):
     finite: Bool[Array, " runs"]
     stop: Int[Array, " runs"]
     undo: Bool[Array, " runs"]
+    queries: Int[Array, " runs"]
+    """Asked of the expert in this round."""
 
 
-def offline(
+def train(
     algorithm: Algorithm,
     spec: Spec,
     demonstrations: Dataset,
     keys: Key[Array, " runs"],
+    collector: Collector | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
     visit: Visit | None = None,
 ) -> Training:
-    """Train one run for each key, all at once, on demonstrations alone.
+    """Train one run for each key, all at once, on demonstrations and what a collector adds to them.
 
     `demonstrations.size` has an entry for each run; the steps are shared. A run that stops, or whose metrics or
     parameters stop being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at
@@ -80,7 +85,7 @@ def offline(
     look at the states after each round, for learning curves.
     """
     began, algorithm = time.perf_counter(), traced(algorithm)
-    lanes = [_Lane(algorithm, spec, demonstrations, keys, runs) for runs in _shares(len(keys))]
+    lanes = [_Lane(algorithm, spec, demonstrations, keys, runs, collector) for runs in _shares(len(keys))]
     history: list[Outcome] = []
     pending: list[Outcome] = []
     before = 0.0
@@ -88,8 +93,9 @@ def offline(
     if place is not None:
         before = place.seconds
         history = _unpacked(place.history)
+        asked = np.sum([outcome.queries for outcome in history], axis=0)
         for lane in lanes:
-            lane.restore(place)
+            lane.restore(place, asked)
 
     def record() -> None:
         parts = jax.device_get(pending)
@@ -98,6 +104,7 @@ def offline(
         if progress is not None:
             going = history[-1].active & history[-1].finite
             means = {name: float(values[going].mean()) for name, values in history[-1].metrics.items() if going.any()}
+            means = {name: mean for name, mean in means.items() if np.isfinite(mean)}  # round 0 plays no episodes
             progress(len(history), algorithm.rounds, means)
 
     def states() -> State:
@@ -112,8 +119,15 @@ def offline(
     with _interruptible() as interrupt, ThreadPoolExecutor(len(lanes)) as threads:
         first = len(history)
         for index in range(first, algorithm.rounds):
-            if (interrupt.is_set() and (history or pending)) or (history and not _going(history[-1]).any()):
+            if (interrupt.is_set() and (history or pending)) or _over(history, collector):
                 break
+            if isinstance(collector, Hosted):
+                if pending:
+                    record()
+                asked, going = (np.concatenate([getattr(lane, name) for lane in lanes])[: len(keys)] for name in ASKED)
+                gathered = collector.gather(algorithm, states(), index, asked, going)
+                for lane in lanes:
+                    lane.given = jax.tree.map(lambda x, runs=lane.runs: jnp.asarray(x[runs]), gathered)
             # The first round compiles, which one lane does for all; then they go side by side.
             each = map if index == first or len(lanes) == 1 else threads.map
             outcomes = list(each(lambda lane, index=index: lane.advance(index, wait=len(lanes) > 1), lanes))
@@ -131,9 +145,10 @@ def offline(
         if checkpoint is not None and (interrupt.is_set() or checkpoint.path.exists()):
             keep(checkpoint)
     seconds = before + time.perf_counter() - began
-    early = len(history) < algorithm.rounds and _going(history[-1]).any()
+    early = len(history) < algorithm.rounds and not _over(history, collector)
     try:
-        return _summary(algorithm, states(), history, seconds, interrupt.is_set() and bool(early))
+        limit = None if collector is None else int(collector.limit)
+        return _summary(algorithm, states(), history, seconds, interrupt.is_set() and bool(early), limit)
     except DivergedError:
         if checkpoint is not None:  # there is nothing to go on from
             Checkpoint.discard(checkpoint.path)
@@ -156,11 +171,20 @@ def _leaves(lane: "_Lane") -> list[Array]:
     return jax.tree.leaves(lane.states)
 
 
+ASKED = ("asked", "active")
+
+
 class _Lane:
     """A share of the runs: a program's inputs from round to round."""
 
     def __init__(
-        self, algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[Array, " runs"], runs: np.ndarray
+        self,
+        algorithm: Algorithm,
+        spec: Spec,
+        demonstrations: Dataset,
+        keys: Key[Array, " runs"],
+        runs: np.ndarray,
+        collector: Collector | None,
     ):
         init_keys, self.keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
         self.algorithm = algorithm
@@ -169,9 +193,14 @@ class _Lane:
         jax.block_until_ready(self.states)  # type: ignore[no-untyped-call]
         self.active = jnp.ones(len(runs), bool)
         self.runs = runs
+        self.asked = jnp.zeros(len(runs), jnp.int32)
+        self.limit = jnp.asarray(np.iinfo(np.int32).max if collector is None else collector.limit, jnp.int32)
+        self.fused = collector if isinstance(collector, Fused) else None
+        self.given: Collected | None = None
 
-    def restore(self, place: Place) -> None:
+    def restore(self, place: Place, asked: np.ndarray) -> None:
         """Go on from a checkpoint, which holds all runs, not only those of the share."""
+        self.asked = jnp.asarray(asked[self.runs], jnp.int32)
         leaves = [jnp.asarray(leaf[self.runs]) for leaf in place.leaves]
         self.states = jax.tree.unflatten(jax.tree.structure(self.states), leaves)
         self.active = jnp.asarray(place.active[self.runs])
@@ -179,8 +208,18 @@ class _Lane:
     def advance(self, index: int, wait: bool = False) -> Outcome:
         """One round of all runs of the share. Lanes only go side by side if each waits, in its thread, for its own."""
         self.states, self.active, outcome = _round(
-            self.algorithm, self.states, self.demonstrations, self.keys, jnp.asarray(index), self.active
+            self.algorithm,
+            self.states,
+            self.demonstrations,
+            self.keys,
+            jnp.asarray(index),
+            self.active,
+            self.fused,
+            self.given,
+            self.asked,
+            self.limit,
         )
+        self.asked = self.asked + outcome.queries
         return jax.block_until_ready(outcome) if wait else outcome  # type: ignore[no-untyped-call]
 
 
@@ -212,19 +251,38 @@ def _round(
     keys: Key[Array, " runs"],
     index: Int[Array, ""],
     active: Bool[Array, " runs"],
+    fused: Fused | None,
+    given: Collected | None,
+    asked: Int[Array, " runs"],
+    limit: Int[Array, ""],
 ) -> tuple[State, Bool[Array, " runs"], Outcome]:
     def one(
-        state: State, size: Int[Array, ""], key: Key[Array, ""], active: Bool[Array, ""]
+        state: State,
+        size: Int[Array, ""],
+        key: Key[Array, ""],
+        active: Bool[Array, ""],
+        given: Collected | None,
+        asked: Int[Array, ""],
     ) -> tuple[State, Bool[Array, ""], Outcome]:
-        data = RoundData(demonstrations._replace(size=size))
-        new, info = algorithm.update(state, data, jax.random.fold_in(key, index))
+        key = jax.random.fold_in(key, index)
+        if fused is not None:
+            given = fused.collect(algorithm, state, index, asked, jax.random.fold_in(key, 0))
+        data = round_data(demonstrations._replace(size=size), given)
+        new, info = algorithm.update(state, data, key)
         numbers = [x for x in jax.tree.leaves((info.metrics, new)) if jnp.issubdtype(x.dtype, jnp.inexact)]
         finite = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
         stop, undo = jnp.asarray(info.stop), jnp.asarray(info.undo)
         state = jax.tree.map(lambda n, o: jnp.where(active & finite & ~undo, n, o), new, state)
-        return state, active & finite & (stop == 0), Outcome(info.metrics, active, finite, stop, undo)
+        queries, metrics = jnp.zeros((), jnp.int32), info.metrics
+        if given is not None:
+            metrics = metrics | {"return": given.returned}
+            if given.expert_actions is not None:
+                queries = jnp.where(active, given.rollouts.size, 0)
+                metrics = metrics | {"queries": (asked + queries).astype(jnp.float32)}
+        going = active & finite & (stop == 0) & (asked + queries < limit)
+        return state, going, Outcome(metrics, active, finite, stop, undo, queries)
 
-    return jax.vmap(one)(states, demonstrations.size, keys, active)
+    return jax.vmap(one)(states, demonstrations.size, keys, active, given, asked)
 
 
 def _packed(history: list[Outcome]) -> dict[str, np.ndarray]:
@@ -247,8 +305,25 @@ def _going(outcome: Outcome) -> np.ndarray:
     return np.asarray(outcome.active & outcome.finite & (outcome.stop == 0))
 
 
+def _over(history: list[Outcome], collector: Collector | None) -> bool:
+    """Whether no run has a round to come, as far as the history tells."""
+    if not history:
+        return False
+    return not (_going(history[-1]) & ~_spent(history, None if collector is None else int(collector.limit))).any()
+
+
+def _spent(history: list[Outcome], limit: int | None) -> np.ndarray:
+    """Runs that have asked the expert as often as they may."""
+    return np.asarray(np.sum([outcome.queries for outcome in history], axis=0) >= (limit or np.inf))
+
+
 def _summary(
-    algorithm: Algorithm, states: State, history: list[Outcome], seconds: float, interrupted: bool
+    algorithm: Algorithm,
+    states: State,
+    history: list[Outcome],
+    seconds: float,
+    interrupted: bool,
+    limit: int | None = None,
 ) -> Training:
     metrics = {
         name: np.stack(
@@ -264,12 +339,20 @@ def _summary(
                 break
             if not outcome.finite[run]:
                 values = {name: float(value[run]) for name, value in outcome.metrics.items()}
-                bad = [f"{name} is {value}" for name, value in values.items() if not np.isfinite(value)]
+                bad = [
+                    f"{name} is {value}"
+                    for name, value in values.items()
+                    if not np.isfinite(value) and name != "return"
+                ]
                 what = bad[0] if bad else "the parameters are not finite"
                 status = f"diverged in round {index + 1}: {what}, so the policy of round {index} is kept"
             elif outcome.stop[run]:
                 status = f"stopped in round {index + 1}: {algorithm.stops[int(outcome.stop[run]) - 1]}"
                 status += f", so the policy of round {index} is kept" if outcome.undo[run] else ""
+        if status == "finished" and _spent(history, limit)[run]:
+            last = max(index for index, outcome in enumerate(history) if outcome.active[run])
+            if last + 1 < algorithm.rounds:
+                status = f"stopped in round {last + 1}: the budget of {limit} queries is spent"
         statuses.append(status)
     if all(status.startswith("diverged in round 1:") for status in statuses):
         raise DivergedError(f"every run {statuses[0].split(',')[0]}: lower the learning rate, or look at the data")

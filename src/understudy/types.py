@@ -112,6 +112,20 @@ class Dataset(NamedTuple):
         index = jax.random.randint(key, shape, 0, self.size)
         return jax.tree.map(lambda x: x[index], self.steps)
 
+    @classmethod
+    def empty(cls, like: "Dataset", capacity: int) -> "Dataset":
+        """Room for `capacity` steps of the kind that another dataset has."""
+        steps = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), like.steps)
+        return cls(steps, jnp.zeros((), jnp.int32))
+
+    def extend(self, new: "Dataset") -> "Dataset":
+        """With the real steps of another behind its own; what exceeds its room is dropped."""
+        room = self.steps.t.shape[0]
+        count = jnp.arange(new.steps.t.shape[0])
+        place = jnp.where(count < new.size, self.size + count, room)
+        steps = jax.tree.map(lambda old, x: old.at[place].set(x, mode="drop"), self.steps, new.steps)
+        return Dataset(steps, jnp.minimum(self.size + new.size, room).astype(jnp.int32))
+
 
 class RoundData(NamedTuple):
     """What an algorithm may look at in one round. What its card does not ask for is None."""

@@ -3,14 +3,20 @@
 from understudy.algorithms.off_q.advil import AdVIL
 from understudy.algorithms.off_q.bc import BC
 from understudy.algorithms.off_q.valuedice import ValueDICE
+from understudy.algorithms.on_q.daequil import DAeQuIL
+from understudy.algorithms.on_q.dagger import DAgger
 from understudy.errors import unknown
 from understudy.game import Algorithm
 
-ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE)}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE, DAgger, DAeQuIL)
+}
 
 bc = BC
 advil = AdVIL
 valuedice = ValueDICE
+dagger = DAgger
+daequil = DAeQuIL
 
 
 def find(name: str) -> type[Algorithm]:

@@ -1,0 +1,231 @@
+"""DAeQuIL: DAgger with moments, a game at the learner's own states.
+
+It matches on-Q moments. Where DAgger fixes a loss, a critic looks for the moment that tells learner and expert apart at
+the states the learner visits; with moments of a person's own choosing it sees what matters to that person and nothing
+else. Follow the regularised leader over the history of states, each with the critic of its own round. Algorithm 3:
+
+    Input: queryable expert π_E, policy class Π, moment functions F, threshold δ, cloning loss ℓ_BC, regulariser R
+    1. π ← argmin ℓ_BC over the demonstrations
+    2. for round i:
+    3.     roll out π to D_π, ask π_E at its states: D_E
+    4.     f_i ← argmax over f of L(f) = E_{D_π} f(s, a) − E_{D_E} f(s, a), from scratch
+    5.     D ← D ∪ {(s, i)}
+    6.     π ← argmin over π' of (1 − n_E/n) E_{(s, i) ~ D} f_i(s, π'(s)) + w (n_E/n) ℓ_BC(π') + R(π')
+    7. until L(f_i) ≤ δ
+
+where n_E and n count demonstrated and all states. L(f_i), at the policy that was rolled out and before it moves, is the
+quantity that the theory bounds: it stops at δ, and the policy with the smallest is the one that is handed over.
+
+Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.3 and Tables 12 and 14.
+
+Deviations: the paper stops by its printed L(π), which adds ℓ_BC and R and leaves out the expert's term. As in the
+released runs the critic's gradient penalty is taken at the learner's and at the expert's samples (target 0), and line 6
+has the weights that it has; the optimiser's memory is kept from round to round.
+"""
+
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from understudy.algorithms.off_q.bc import ell
+from understudy.algorithms.on_q.dagger import new_policy
+from understudy.critics import Features, MLPCritic, as_vector, gradient_penalty, state_action
+from understudy.errors import SettingError, check_layers, check_not_negative, check_positive, check_whole
+from understudy.frames import Frame
+from understudy.game import Algorithm, Card
+from understudy.players import Memory, Player, best_response, gradient, repeat
+from understudy.policies import Carry, Framed, Member, Policy
+from understudy.types import Dataset, Info, RoundData, Spec, Transition
+
+
+UNJUDGED = 1e30
+"""The payoff of a policy that was never rolled out."""
+
+
+class DAeQuILState(NamedTuple):
+    policy: Member
+    memory: Memory
+    frame: Frame
+    history: Dataset
+    """The learner's states; a step's `round` says whose critic is its own."""
+    critics: MLPCritic
+    """One for each round, stacked."""
+    best: Member
+    """The policy with the smallest payoff so far."""
+    payoff: Float[Array, ""]
+    round: Int[Array, ""]
+
+
+class DAeQuIL(Algorithm):
+    """DAgger with moments: play against a critic of each round's states."""
+
+    card: ClassVar[Card] = Card(
+        name="daequil",
+        title="DAeQuIL",
+        moments="on-Q",
+        solver="primal",
+        needs=("demonstrations", "environment", "expert"),
+        actions=("continuous", "discrete"),
+        collects="episodes, and the expert's answers at their states",
+        reference="Swamy et al. 2021",
+    )
+    stops: ClassVar[tuple[str, ...]] = ("the payoff fell below delta",)
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "lander": {"steps": 3_000},
+        "forest": {"steps": 2_000, "cloning_weight": 0.05, "critic_hidden": (32, 32)},
+    }
+
+    moments: Features | None = eqx.field(static=True, default=None)
+    """φ(obs, act), in the environment's own numbers: the moments to match. Default: state and action, standardised."""
+    lr: float = 3e-4
+    """Adam's learning rate, of policy and critic."""
+    cloning_weight: float = 1.0
+    """Weight of the cloning loss, w."""
+    weight_decay: float = 0.0
+    """Decay of the policy's weights, decoupled from Adam: R."""
+    gradient_weight: float = 5.0
+    """Weight of the critic's gradient penalty, at each of the two sides."""
+    delta: float | None = None
+    """Stop when a round's payoff is at most this."""
+    batch_size: int = eqx.field(static=True, default=32)
+    """Steps in a minibatch."""
+    rounds: int = eqx.field(static=True, default=11)
+    """Rounds; the first is behavioral cloning on the demonstrations."""
+    episodes: int = eqx.field(static=True, default=10)
+    """Episodes that a round plays."""
+    steps: int = eqx.field(static=True, default=3_000)
+    """Gradient steps of the policy in a round."""
+    critic_steps: int = eqx.field(static=True, default=1_000)
+    """Gradient steps of a round's critic, from scratch."""
+    squash: bool = eqx.field(static=True, default=True)
+    """Continuous actions: pass the network's output through tanh."""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    """Hidden layers of the policy."""
+    critic_hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    """Hidden layers of the critics."""
+
+    def __check_init__(self) -> None:
+        check_positive(lr=self.lr)
+        check_not_negative(
+            cloning_weight=self.cloning_weight, weight_decay=self.weight_decay, gradient_weight=self.gradient_weight
+        )
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
+        check_whole(1, critic_steps=self.critic_steps, episodes=self.episodes)
+        check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
+        if self.moments is not None and not callable(self.moments):
+            raise SettingError(f"moments is {self.moments!r}: a function of (obs, act) is needed")
+
+    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAeQuILState:
+        policy_key, critic_key = jax.random.split(key)
+        policy = new_policy(policy_key, spec, self.hidden, self.squash)
+        critics = jax.lax.map(partial(self._fresh, spec), jax.random.split(critic_key, self.rounds))
+        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.episodes * spec.horizon, 1))
+        return DAeQuILState(
+            policy,
+            self._player().init(policy),
+            Frame.fit(spec, demonstrations),
+            history,
+            critics,
+            policy,
+            jnp.asarray(UNJUDGED),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def update(self, state: DAeQuILState, data: RoundData, key: Key[Array, ""]) -> tuple[DAeQuILState, Info]:
+        assert data.rollouts is not None
+        assert data.expert_actions is not None
+        critic_key, policy_key = jax.random.split(key)
+        rolled = data.rollouts
+        cloned = rolled.size == 0  # line 1: nothing was rolled out yet
+        critic = self._best_response(state, rolled, data.expert_actions, critic_key)  # line 4
+        gap = self.gaps(state, critic, rolled.steps, data.expert_actions)
+        payoff = jnp.sum(jnp.where(rolled.mask, gap, 0)) / jnp.maximum(rolled.size, 1)
+        critics = jax.tree.map(
+            lambda all_, new: jnp.where(cloned, all_, all_.at[state.round].set(new)), state.critics, critic
+        )
+        history = state.history.extend(rolled)  # line 5
+        state = state._replace(critics=critics, history=history)
+        share = data.demonstrations.size / (data.demonstrations.size + history.size)
+
+        def loss(policy: Member, k: Key[Array, ""]) -> Float[Array, ""]:  # line 6
+            demonstrated_key, history_key = jax.random.split(k)
+            batch = state.frame.encode(data.demonstrations.sample(demonstrated_key, (self.batch_size,)))
+            cloning = jax.vmap(ell, (None, 0))(policy, batch).mean()
+            index = jax.random.randint(history_key, (self.batch_size,), 0, jnp.maximum(history.size, 1))
+            visited = jax.tree.map(lambda x: x[index], history.steps)
+            costs = jax.vmap(partial(self._cost, state, policy))(visited)
+            return (1 - share) * costs.mean() + self.cloning_weight * share * cloning
+
+        policy, memory, value = self._player().move(policy_key, state.policy, state.memory, loss)
+        better = ~cloned & (payoff < state.payoff)
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.policy, state.best)
+        lowest = jnp.where(better, payoff, state.payoff)
+        new = state._replace(policy=policy, memory=memory, best=best, payoff=lowest, round=state.round + 1)
+        metrics = {"loss": value, "payoff": jnp.where(cloned, 0.0, payoff)}
+        small = jnp.asarray(False) if self.delta is None else ~cloned & (payoff <= self.delta)  # line 7
+        return new, Info(metrics, jnp.where(small, 1, 0))
+
+    def policy(self, state: DAeQuILState) -> Policy:
+        return Framed(state.policy, state.frame)
+
+    def selected(self, state: DAeQuILState) -> Policy:
+        """The policy whose payoff was smallest; where none was rolled out, the last."""
+        judged = state.payoff < UNJUDGED
+        chosen = jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, state.policy)
+        return Framed(chosen, state.frame)
+
+    def gaps(self, state: DAeQuILState, critic: MLPCritic, steps: Transition, answers: Array) -> Float[Array, " n"]:
+        """f(s, a) − f(s, a_E) at each step: the learner's own action, the expert's answer."""
+        learner, expert = (self._sides(state.frame, steps.obs, act, critic) for act in (steps.act, answers))
+        return jax.vmap(critic)(steps.t, *learner) - jax.vmap(critic)(steps.t, *expert)
+
+    def _best_response(self, state: DAeQuILState, rolled: Dataset, answers: Array, key: Key[Array, ""]) -> MLPCritic:
+        spec_like = jax.tree.map(lambda x: x[0], state.critics)
+
+        def loss(critic: MLPCritic, k: Key[Array, ""]) -> Float[Array, ""]:
+            index = jax.random.randint(k, (self.batch_size,), 0, jnp.maximum(rolled.size, 1))
+            steps, told = jax.tree.map(lambda x: x[index], (rolled.steps, answers))
+            penalty = jnp.zeros(())
+            for act in (steps.act, told):
+                sides = self._sides(state.frame, steps.obs, act, critic)
+                at = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(critic, steps.t, *sides, 0.0)
+                penalty += at.mean()
+            return -self.gaps(state, critic, steps, told).mean() + self.gradient_weight * penalty
+
+        def fresh(k: Key[Array, ""]) -> MLPCritic:
+            net = spec_like.net
+            inputs = net.weights[0].shape[0]
+            made = type(net).init(k, inputs, self.critic_hidden, 1, net.activation)
+            return eqx.tree_at(lambda c: c.net, spec_like, made)
+
+        player = best_response(optax.adam(self.lr), self.critic_steps, fresh)
+        return player.move(key, spec_like, (), loss)[0]
+
+    def _sides(self, frame: Frame, obs: Array, act: Array, critic: MLPCritic) -> tuple[Array, Array]:
+        """States and actions as the critic takes them: standardised, or, with a person's own moments, as they are."""
+        if self.moments is None:
+            obs, act = frame.encode_obs(obs), frame.encode_act(act)
+        return obs, jax.vmap(as_vector, (0, None))(act, critic.actions)
+
+    def _cost(self, state: DAeQuILState, policy: Member, visited: Transition) -> Float[Array, ""]:
+        """f_i(s, π(s)), f_i the critic of the state's own round."""
+        critic = jax.tree.map(lambda x: x[visited.round], state.critics)
+        inside = state.frame.encode_obs(visited.obs)
+        acts, weights = policy.support(Carry(visited.t, jnp.zeros_like(visited.t)), inside, jax.random.key(0))
+        act = weights @ jax.vmap(as_vector, (0, None))(acts, critic.actions)
+        if self.moments is None:
+            return critic(visited.t, inside, act)
+        if state.frame.act_scale is not None:
+            act = state.frame.act_center + state.frame.act_scale * act
+        return critic(visited.t, visited.obs, act)
+
+    def _fresh(self, spec: Spec, key: Key[Array, ""]) -> MLPCritic:
+        return MLPCritic.init(key, spec, self.critic_hidden, features=self.moments or state_action)
+
+    def _player(self) -> Player:
+        return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.steps)
