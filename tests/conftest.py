@@ -1,10 +1,16 @@
 """What tests share: small demonstrations of both kinds, and a compilation cache that the suite fills for itself."""
 
+from typing import ClassVar
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import understudy as us
+from understudy.envs.base import Environment, Timestep
+from understudy.policies import Categorical
+from understudy.types import Spec
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +36,36 @@ def discrete() -> us.Demonstrations:
 @pytest.fixture
 def keys():
     return jax.random.split(jax.random.key(0), 3)
+
+
+class Walk(Environment):
+    """Five steps; the state drifts by the action's row of a table. Three actions, four numbers to see."""
+
+    drift: jax.Array
+    name: ClassVar[str] = "Walk"
+    about: ClassVar[str] = "a walk for tests"
+
+    @property
+    def spec(self):
+        return Spec((4,), us.Discrete(3), 5)
+
+    def reset(self, key):
+        state = jax.random.normal(key, (4,))
+        return state, state
+
+    def step(self, state, act, key):
+        new = state + self.drift[act]
+        return Timestep(new, new, -jnp.abs(new).sum(), jnp.abs(new).max() > 3)
+
+    def expert(self):
+        return Categorical.init(jax.random.key(3), 4, 3, (8,))
+
+
+@pytest.fixture(scope="session")
+def surroundings():
+    """What an interactive algorithm is given beside the demonstrations of each kind: an environment and an expert."""
+    walk = Walk(0.3 * jax.random.normal(jax.random.key(0), (3, 4)))
+    return {
+        "continuous": {"env": us.make("Pendulum"), "expert": "scripted"},
+        "discrete": {"env": walk, "expert": walk.expert()},
+    }

@@ -16,6 +16,7 @@ from understudy.tabular.bounds import (
     loop_off_q,
     loop_on_q,
     loop_reward,
+    lower_bound,
     measure,
     random_instances,
     recoverable_bound,
@@ -34,6 +35,11 @@ SHORT, LONG = (16, 64, 128), (64, 256, 1024)
 COUNT = 300
 
 
+def _loop_error(epsilon, horizon):
+    """The smaller root of p + (T − 1) (2p − p²) = T ε."""
+    return np.roots([-(horizon - 1), 2 * horizon - 1, -horizon * epsilon]).min()
+
+
 @pytest.mark.parametrize(
     ("construction", "horizons", "exponent", "payoff", "gap"),
     [
@@ -41,9 +47,9 @@ COUNT = 300
         (cliff_off_q, SHORT, 2, lambda e, T: e, lambda e, T: e * T**2),
         (cliff_on_q, SHORT, 2, lambda e, T: e, lambda e, T: e * T**2),
         (cliff_on_q_verbatim, SHORT, 1, lambda e, T: e / T, lambda e, T: e * T),
-        (loop_reward, LONG, 1, lambda e, T: (e + (T - 1) * (2 * e - e * e)) / T, lambda e, T: e * (T - 1)),
+        (loop_reward, LONG, 1, lambda e, T: e, lambda e, T: _loop_error(e, T) * (T - 1)),
         (loop_off_q, LONG, 2, lambda e, T: e, lambda e, T: e * T * (T - 1)),
-        (loop_on_q, LONG, 1, lambda e, T: e * (T + 1) / (2 * T), lambda e, T: e * (T - 1)),
+        (loop_on_q, LONG, 1, lambda e, T: e, lambda e, T: 2 * T * e / (T + 1) * (T - 1)),
     ],
 )
 def test_the_exponent_of_the_gap_at_a_fixed_payoff(construction, horizons, exponent, payoff, gap):
@@ -55,6 +61,28 @@ def test_the_exponent_of_the_gap_at_a_fixed_payoff(construction, horizons, expon
     assert slope(horizons, [one.gap for one in found]) == pytest.approx(exponent, abs=0.02)
     for one, horizon in zip(found, horizons, strict=True):
         assert one.gap <= upper_bound(one.moments, one.payoff, horizon) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 1 / 8])
+def test_the_lower_bounds_are_the_gaps_on_cliff_and_half_the_upper_bounds(epsilon):
+    for construction in (cliff_reward, cliff_off_q, cliff_on_q):
+        found = construction(epsilon, 8)
+        assert found.payoff == pytest.approx(epsilon, rel=1e-12)
+        assert lower_bound(found.moments, epsilon, 8) == pytest.approx(found.gap, rel=1e-12)
+        assert lower_bound(found.moments, epsilon, 8) == pytest.approx(found.bound / 2, rel=1e-12)
+
+
+def test_a_loop_of_one_step_has_no_gap_at_its_payoff():
+    for construction in (loop_reward, loop_on_q):
+        found = construction(0.25, 1)
+        assert (found.payoff, found.gap) == (pytest.approx(0.25, rel=1e-12), 0)
+
+
+def test_a_construction_prints_the_payoff_that_it_has():
+    assert str(cliff_on_q(0.1, 8)) == "CLIFF, on-Q moments, T = 8: payoff 0.1, gap 6.4, upper bound 12.8", (
+        "2T² times the payoff"
+    )
+    assert str(cliff_on_q_verbatim(0.1, 8)).startswith("CLIFF, on-Q moments, T = 8: payoff 0.0125, gap 0.8, ")
 
 
 @pytest.mark.parametrize(
@@ -92,16 +120,17 @@ def test_the_recoverable_form_is_the_same_number_and_the_error_a_share():
     assert (relative_error(payoffs, recoverability(mdp, expert).constant, 4) <= 1).all()
 
 
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 2**31), shape=st.sampled_from([(1, 2, 1), (3, 3, 4), (5, 2, 9)]))
-def test_every_upper_bound_holds_on_random_mdps(seed, shape):
-    mdp, expert, policy, reward = random_instances(seed, COUNT, *shape)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**31), states=st.integers(1, 6), actions=st.integers(1, 4), horizon=st.integers(1, 8))
+def test_every_upper_bound_holds_on_ten_thousand_random_mdps(seed, states, actions, horizon):
+    count = 10_000 // 8
+    mdp, expert, policy, reward = random_instances(seed, count, states, actions, horizon)
     reports = measure(mdp, expert, policy, reward)
     assert [report.moments for report in reports] == ["reward", "off-Q", "on-Q", "on-Q", "on-Q"]
     gap = np.asarray(imitation_gap(mdp, reward, expert, policy))
     for report in reports:
         np.testing.assert_allclose(report.gap, gap, rtol=0, atol=1e-10)
-        assert report.bound.shape == (COUNT,)
+        assert report.bound.shape == (count,)
         assert (report.gap <= report.bound + 1e-12).all(), report.label
         assert (report.ratio <= 1 + 1e-6).all(), report.label
 
@@ -144,6 +173,13 @@ def test_an_expert_has_no_gap_and_no_bound():
     [
         (lambda: cliff_off_q(0.2, 8), SettingError, "error is 0.2: 8 times that must be a probability, and is 1.6"),
         (lambda: cliff_reward(0.0, 8), SettingError, "error is 0.0"),
+        (lambda: loop_reward(0.1, 0), SettingError, "horizon is 0"),
+        (lambda: loop_reward(1.5, 8), SettingError, "error is 1.5"),
+        (lambda: loop_on_q(0.75, 3), SettingError, "1.5 times that must be a probability, and is 1.125"),
+        (lambda: lower_bound("on-Q", 0.2, 8), SettingError, "8 times that must be a probability, and is 1.6"),
+        (lambda: lower_bound("on", 0.2, 8), SettingError, "moments is 'on'"),
+        (lambda: lower_bound("reward", 0.2, 0), SettingError, "horizon is 0"),
+        (lambda: random_instances(-1, 2, 2, 2, 2), SettingError, "seed is -1"),
         (lambda: upper_bound("off", 0.1, 8), SettingError, "moments is 'off'"),
         (lambda: slope([8], [1.0]), SettingError, "two different ones"),
         (lambda: slope([8, 16], [1.0, 0.0]), SettingError, "above 0"),

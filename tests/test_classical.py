@@ -306,6 +306,34 @@ def test_mmp_keeps_the_margin_and_planning_with_its_cost_gives_the_expert_back()
         assert ahead >= loss - 1e-9
 
 
+def test_mmps_plan_is_the_expert_once_the_slack_is_below_the_least_loss_and_not_before():
+    """One step from either of two states, θ = (1.015, 1) makes the expert the only best response, and an error in one
+    of them loses 1/2. The moments may be met with much slack and a plan that errs; below 1/2 it cannot.
+    """
+    mdp = FiniteMDP(np.array([[0, 0], [1, 1]]), [0.5, 0.5], 1)
+    features = np.array([[[0, 0], [1, -1]], [[0, 0], [-1, 1.03]]])
+    expert = np.array([[[1.0, 0.0], [1.0, 0.0]]])
+
+    def planned(weights):
+        return best_response(mdp, cost(mdp, features, weights))
+
+    np.testing.assert_array_equal(planned([1.015, 1.0]), expert)
+    early = mmp(mdp, features, expert)
+    assert bool(early.met)
+    assert int(early.iterations) == 3
+    assert float(slack(mdp, features, expert, early.weights)) == pytest.approx(200.5)
+    np.testing.assert_array_equal(planned(early.weights)[0, 0], [0, 1])
+    late = mmp(mdp, features, expert, regularisation=2.5e-5, tolerance=1e-9, max_iterations=1000)
+    assert float(slack(mdp, features, expert, late.weights)) < 0.5
+    np.testing.assert_array_equal(planned(late.weights), expert)
+    below = 0
+    for weights in np.random.default_rng(0).normal([68, 67], 2, (200, 2)):
+        if float(slack(mdp, features, expert, weights)) < 0.5:
+            below += 1
+            np.testing.assert_array_equal(planned(weights), expert)
+    assert 20 < below < 180
+
+
 @pytest.mark.parametrize("margin", [0.5, 2.0])
 def test_mmp_finds_the_least_cost_that_keeps_the_margin(margin):
     """Two actions, one of them the expert's: c(θ) = λ/2 θ² + max(0, m − θ) is least at θ = m."""
@@ -376,6 +404,11 @@ def test_bad_input_is_named(algorithm):
     broken[1, 2, 3] = np.inf
     with pytest.raises(SpecError, match=r"features \[1, 2, 3\] are not finite"):
         algorithm(mdp, broken, expert)
+    broken[1, 2, 3] = np.nan
+    with pytest.raises(SpecError, match=r"features \[1, 2, 3\] are not finite"):
+        algorithm(mdp, broken, expert)
+    with pytest.raises(SpecError, match="the features are not an array of numbers"):
+        algorithm(mdp, [*features[:3].tolist(), [[1.0]]], expert)
     with pytest.raises(SpecError, match=r"the expert has shape \(4, 3\)"):
         algorithm(mdp, features, expert[0])
     lacking = FiniteMDP(mdp.dynamics.probabilities, mdp.initial, HORIZON, np.arange(12).reshape(4, 3) != 4)
@@ -400,6 +433,18 @@ def test_bad_input_is_named(algorithm):
 def test_a_setting_outside_its_range_is_named(algorithm, setting, words):
     with pytest.raises(SettingError, match=words):
         algorithm(*random_instance(0), **setting)
+
+
+def test_what_moments_and_slack_are_given_is_checked():
+    mdp, features, expert = random_instance(0)
+    with pytest.raises(SpecError, match=r"the policy.*does not sum to one"):
+        feature_moments(mdp, features, 2 * expert)
+    with pytest.raises(SpecError, match=r"features have shape \(3, 3, 5\)"):
+        feature_moments(mdp, features[1:], expert)
+    with pytest.raises(SpecError, match=r"the weights have shape \(4,\): \(5,\)"):
+        slack(mdp, features, expert, np.ones(4))
+    with pytest.raises(SpecError, match=r"the weights \[2\] are not finite"):
+        slack(mdp, features, expert, [0, 0, np.nan, 0, 0])
 
 
 def test_the_cards_place_them_in_the_taxonomy():

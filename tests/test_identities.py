@@ -9,9 +9,21 @@ from hypothesis import strategies as st
 
 from understudy import payoffs
 from understudy.critics import TableCritic
-from understudy.errors import SpecError
+from understudy.errors import SettingError, SpecError
 from understudy.policies import Tabular, TimeIndexed
-from understudy.tabular import FiniteMDP, exact, imitation_gap, occupancy, performance, q_values, samples
+from understudy.tabular import (
+    FiniteMDP,
+    exact,
+    imitation_gap,
+    mixture,
+    occupancy,
+    performance,
+    q_box,
+    q_values,
+    samples,
+    soft_response,
+    stack,
+)
 
 
 def random_instance(seed, states, actions, horizon):
@@ -120,3 +132,53 @@ def test_exactness_is_scoped():
 def test_a_broken_mdp_is_named(transitions, initial, horizon, words):
     with pytest.raises(SpecError, match=words):
         FiniteMDP(transitions, initial, horizon)
+
+
+def tables(seed=0):
+    mdp, reward, expert, learner = random_instance(seed, 4, 3, 6)
+    return mdp, reward, expert, learner
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r, e, p: (r[0], e[0], p[0]), r"the reward has shape \(4, 3\): .* = \(6, 4, 3\) is needed"),
+        (lambda r, e, p: (r, 2 * e, p), r"the expert \[0, 0\] does not sum to one \(off by 1\)"),
+        (lambda r, e, p: (r, e, p[:3]), r"the policy has shape \(3, 4, 3\)"),
+        (lambda r, e, p: (r, e, p - 1), r"the policy \[0, 0, 0\] is negative"),
+        (lambda r, e, p: (np.where(r > 0.9, np.nan, r), e, p), r"the reward \[.*\] is not a number"),
+        (lambda r, e, p: (r, e.astype(np.float32), p), "give float64"),
+    ],
+)
+def test_a_broken_table_is_named_and_never_computed_with(change, words):
+    mdp, *given_tables = tables()
+    with pytest.raises(SpecError, match=words):
+        imitation_gap(mdp, *change(*given_tables))
+
+
+def test_batches_are_one_result_each_and_numbers_serve_all():
+    mdps, rewards, experts, learners = zip(*(tables(seed) for seed in range(5)), strict=True)
+    together = stack(mdps)
+    found = imitation_gap(together, np.stack(rewards), np.stack(experts), np.stack(learners))
+    alone = [imitation_gap(*each) for each in zip(mdps, rewards, experts, learners, strict=True)]
+    np.testing.assert_allclose(found, alone, atol=1e-12)
+    soft = soft_response(together, np.stack(rewards), 0.5)
+    np.testing.assert_allclose(soft[3], soft_response(mdps[3], rewards[3], 0.5), atol=1e-12)
+    with pytest.raises(SpecError, match="the policy has shape"):
+        performance(together, np.stack(rewards), learners[0])
+    with pytest.raises(SpecError, match="MDPs of 2 shapes"):
+        stack([mdps[0], random_instance(0, 4, 3, 7)[0]])
+    with pytest.raises(SettingError, match="temperature is 0"):
+        soft_response(mdps[0], rewards[0], 0.0)
+    with pytest.raises(SpecError, match=r"a batch of \(5,\) MDPs"):
+        q_box(together)
+
+
+def test_a_mixture_is_the_policy_with_its_occupancy():
+    mdp, _, expert, learner = tables()
+    policy = mixture(mdp, [expert, learner], [0.25, 0.75])
+    mean = 0.25 * occupancy(mdp, expert) + 0.75 * occupancy(mdp, learner)
+    np.testing.assert_allclose(occupancy(mdp, policy), mean, atol=1e-12)
+    assert mean.dtype == policy.dtype == np.float64
+    with pytest.raises(SpecError, match="weights does not sum to one"):
+        mixture(mdp, [expert, learner], [0.5, 0.75])

@@ -20,7 +20,13 @@ from understudy.types import RoundData
 
 # Every registered algorithm, small enough for a test. A new one adds a line here.
 TINY = {"rounds": 2, "steps": 2, "batch_size": 8, "hidden": (8,)}
-SMALL = {"bc": TINY, "advil": TINY, "valuedice": TINY}
+SMALL = {
+    "bc": TINY,
+    "advil": TINY,
+    "valuedice": TINY,
+    "dagger": {**TINY, "rollouts": 2},
+    "daequil": {**TINY, "rollouts": 2, "critic_steps": 2, "critic_hidden": (8,)},
+}
 
 CASES = [(name, kind) for name, cls in us.ALGORITHMS.items() for kind in cls.card.actions]
 
@@ -28,6 +34,18 @@ CASES = [(name, kind) for name, cls in us.ALGORITHMS.items() for kind in cls.car
 @pytest.fixture
 def demonstrations(request, continuous, discrete):
     return {"continuous": continuous, "discrete": discrete}[request.param]
+
+
+@pytest.fixture
+def imitate(surroundings):
+    """`us.imitate` with the environment and the expert that an algorithm asks for."""
+
+    def call(algorithm, demonstrations, **options):
+        kind = "discrete" if isinstance(demonstrations.action_space, us.Discrete) else "continuous"
+        needed = surroundings[kind] if "environment" in algorithm.card.needs else {}
+        return us.imitate(algorithm, demonstrations, **needed, **options)
+
+    return call
 
 
 def one_round(algorithm, demonstrations, seed):
@@ -40,7 +58,10 @@ def one_round(algorithm, demonstrations, seed):
     data, _ = demonstrations.split([demonstrations.episodes], 0.1)
     data = data._replace(size=data.size[0])
     init_key, key = jax.random.split(jax.random.key(seed))
-    state, _ = algorithm.update(algorithm.init(init_key, demonstrations.spec, data), RoundData(data), key)
+    given = RoundData(data)
+    if "environment" in algorithm.card.needs:  # the demonstrations' first steps stand in for the learner's
+        given = RoundData(data, data._replace(size=jnp.asarray(20)), data.steps.act)
+    state, _ = algorithm.update(algorithm.init(init_key, demonstrations.spec, data), given, key)
     return algorithm.policy(state)
 
 
@@ -88,22 +109,22 @@ def test_vmap_over_seeds_agrees_with_a_loop(name, demonstrations):
 
 
 @pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
-def test_the_same_seed_repeats_exactly_and_different_seeds_differ(name, demonstrations):
+def test_the_same_seed_repeats_exactly_and_different_seeds_differ(name, demonstrations, imitate):
     algorithm = us.ALGORITHMS[name](**SMALL[name])
-    first, second = (us.imitate(algorithm, demonstrations, seeds=2) for _ in range(2))
+    first, second = (imitate(algorithm, demonstrations, seeds=2) for _ in range(2))
     for a, b in zip(first.policies, second.policies, strict=True):
         assert not differs(a.policy, b.policy)
     assert differs(first.policies[0].policy, first.policies[1].policy)
 
 
 @pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
-def test_one_program_of_counts_and_seeds_agrees_with_separate_calls(name, demonstrations):
+def test_one_program_of_counts_and_seeds_agrees_with_separate_calls(name, demonstrations, imitate):
     algorithm = us.ALGORITHMS[name](**SMALL[name])
-    together = us.imitate(algorithm, demonstrations, seeds=[3, 5], episodes=[2, 4])
+    together = imitate(algorithm, demonstrations, seeds=[3, 5], episodes=[2, 4])
     assert [(run.episodes, run.seed) for run in together.runs] == [(2, 3), (2, 5), (4, 3), (4, 5)]
     # Those of fewer episodes are the padded ones.
     for actor, seed in zip(together.policies[:2], (3, 5), strict=True):
-        alone = us.imitate(algorithm, demonstrations.first(2), seeds=[seed])
+        alone = imitate(algorithm, demonstrations.first(2), seeds=[seed])
         assert_close(actor.policy, alone.policies[0].policy)
 
 

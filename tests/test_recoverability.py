@@ -11,8 +11,9 @@ from understudy.errors import SettingError, SpecError
 from understudy.tabular import FiniteMDP, advantages, imitation_gap
 from understudy.tabular.bounds import random_instances
 from understudy.tabular.examples import cliff, loop, tree, unicycle
-from understudy.tabular.mdp import stack
+from understudy.tabular.mdp import exact, stack
 from understudy.tabular.recoverability import (
+    Mistakes,
     advantage_error,
     all_rewards,
     classification_error,
@@ -97,6 +98,32 @@ def test_a_span_is_attained_by_one_of_its_rewards():
     assert float(one.constant) == pytest.approx(float(whole.constant), rel=1e-12)
     in_time = recoverability(mdp, expert, spanned(np.broadcast_to(features, (3, 2, 2, 4)), radius=3.0))
     assert float(in_time.constant) == pytest.approx(float(whole.constant), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rewards", [all_rewards(), all_rewards(True), state_rewards(), state_rewards(True)], ids=lambda one: one.label
+)
+def test_an_expert_alike_at_all_times_needs_its_first_mistakes_alone(rewards):
+    """The table of sup |A_t(s, a)| from mistakes at time 0 is that from all of them, and so is H."""
+    mdp, expert = small(4, horizon=6)
+    expert = np.broadcast_to(expert[:1], mdp.shape)
+    first, every = Mistakes(mdp, expert), Mistakes(mdp, small(4, horizon=6)[1])
+    assert (first.alike, every.alike, len(first.pairs)) == (True, False, 3)
+    tables = [exact(rewards.largest)(mdp, expert, mistakes) for mistakes in (first, every)]
+    np.testing.assert_allclose(*tables, rtol=0, atol=1e-12)
+    assert float(recoverability(mdp, expert, rewards).constant) == pytest.approx(tables[1].max(), abs=1e-12)
+    example = loop(6)
+    changed = example.expert.copy()
+    changed[-1, -1] = changed[-1, -1, ::-1]  # no longer alike; what follows the last step is nothing
+    assert recovers_within(example.mdp, changed) == recovers_within(example.mdp, example.expert) == 2
+
+
+def test_cliff_with_a_long_horizon_is_quick():
+    """33,024 possible mistakes, of which S A are followed."""
+    example = cliff(128)
+    found = recoverability(example.mdp, example.expert)
+    assert (float(found.constant), int(found.time)) == (256, 0)
+    assert recovers_within(example.mdp, example.expert) == 128
 
 
 def test_a_batch_is_its_members():
@@ -190,7 +217,10 @@ def test_half_the_classification_error_is_not_enough_for_a_stochastic_expert():
         (lambda mdp, expert: recovers_within(mdp, expert * 2), SpecError, "does not sum to one"),
         (lambda mdp, expert: recoverability(mdp, expert, plus_minus(expert[0])), SpecError, "the reward has shape"),
         (lambda mdp, expert: recoverability(mdp, expert, spanned(np.ones((3, 2, 1)))), SpecError, "features have"),
-        (lambda mdp, expert: spanned(np.full((2, 2, 1), np.nan)), SpecError, r"features \[0, 0, 0\] is not a number"),
+        (lambda mdp, expert: spanned(np.full((2, 2, 1), np.nan)), SpecError, r"features \[0, 0, 0\] are not finite"),
+        (lambda mdp, expert: spanned([[[1.0], [1.0, 2.0]]]), SpecError, "features are not an array of numbers"),
+        (lambda mdp, expert: recoverability(mdp, expert[..., ::-1]), SpecError, "that state does not have that action"),
+        (lambda mdp, expert: error_bound(mdp, expert, 2 * expert, 1.0), SpecError, "does not sum to one"),
         (lambda mdp, expert: spanned(np.ones((2, 2, 1)), radius=0), SettingError, "radius is 0"),
     ],
 )

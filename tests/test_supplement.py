@@ -325,21 +325,85 @@ def test_broken_arguments_are_named():
         match_states(mdp, [[1, 0, 0], [0.5, 0, 0], [1, 0, 0], [1, 0, 0]], 1e-3)
     with pytest.raises(SettingError, match="tolerance is 0"):
         match_states(mdp, np.full((4, 3), 1 / 3), 0)
-    with pytest.raises(SpecError, match=r"batch of MDPs of shape \(2,\)"):
-        match_states(batch, np.full((4, 3), 1 / 3), 1e-3)
-    with pytest.raises(SpecError, match=r"batch of MDPs of shape \(2,\)"):
-        psdp(batch, experts)
+    with pytest.raises(SpecError, match="the observed states are not an array of numbers"):
+        match_states(mdp, [[1, 0, 0], [1]], 1e-3)
+    for one_at_a_time in (
+        lambda: match_states(batch, np.full((4, 3), 1 / 3), 1e-3),
+        lambda: psdp(batch, experts),
+        lambda: moment_errors(batch, experts, experts),
+    ):
+        with pytest.raises(SpecError, match=r"a batch of \(2,\) MDPs"):
+            one_at_a_time()
     with pytest.raises(SettingError, match="cut is -1"):
         combined_payoff(mdp, reward, reward, expert, learner, -1, "off-Q")
     with pytest.raises(SettingError, match="moments is 'reward'"):
         combined_payoff(mdp, reward, reward, expert, learner, 1, "reward")
     with pytest.raises(SpecError, match=r"features have shape \(3, 3, 1\)"):
         psdp(mdp, expert, np.zeros((3, 3, 1)))
-    with pytest.raises(SpecError, match=r"features \[0, 1, 0\] is not a number"):
+    with pytest.raises(SpecError, match=r"features \[0, 1, 0\] are not finite"):
         psdp(mdp, expert, [[[0.0], [np.nan]]] * 3)
+    with pytest.raises(SpecError, match="features are not an array of numbers"):
+        moment_errors(mdp, expert, learner, [[[0.0], [1.0, 2.0]]] * 3)
+    with pytest.raises(SpecError, match=r"features have shape \(3, 2, 0\)"):
+        psdp(mdp, expert, np.zeros((3, 2, 0)))
     with pytest.raises(SpecError, match=r"seen is \[0, -1, 1\]"):
         psdp(mdp, expert, seen=[0, -1, 1])
     with pytest.raises(SpecError, match="the states seen as 0 have no action in common"):
         psdp(apart, np.array([[[1.0, 0.0], [0.0, 1.0]]]), seen=[0, 0])
     with pytest.raises(SpecError, match="the expert has shape"):
         psdp(mdp, expert[:2])
+    with pytest.raises(SpecError, match=r"the expert \[0, 0, 1\] is positive"):
+        psdp(apart, np.array([[[0.5, 0.5], [0.0, 1.0]]]))
+
+
+OF_POLICIES = {
+    "mixed_payoffs": lambda mdp, r, expert, policy: mixed_payoffs(mdp, r, expert, policy, policy),
+    "mixed_suprema": lambda mdp, r, expert, policy: mixed_suprema(mdp, expert, policy),
+    "mixed_bound": lambda mdp, r, expert, policy: mixed_bound(mdp, expert, policy),
+    "observation_bound": lambda mdp, r, expert, policy: observation_bound(mdp, expert, policy),
+    "combined_payoff": lambda mdp, r, expert, policy: combined_payoff(mdp, r, r, expert, policy, 1, "on-Q"),
+    "combined_difference": lambda mdp, r, expert, policy: combined_difference(mdp, expert, policy, 1, "on-Q"),
+    "combined_suprema": lambda mdp, r, expert, policy: combined_suprema(mdp, expert, policy, 1, "off-Q"),
+    "combined_bound": lambda mdp, r, expert, policy: combined_bound(mdp, expert, policy, 1, "off-Q"),
+    "moment_errors": lambda mdp, r, expert, policy: moment_errors(mdp, expert, policy),
+}
+
+
+@pytest.mark.parametrize("function", OF_POLICIES.values(), ids=OF_POLICIES)
+def test_what_is_no_policy_is_named_and_not_measured(function):
+    """For one MDP, and for a batch where batches are taken."""
+    mdp, reward, expert, learner, _ = random_instances(15, 3, 2, 4)
+    lacking = FiniteMDP(mdp.dynamics.probabilities, mdp.initial, 4, [[True, True], [True, True], [True, False]])
+    with pytest.raises(SpecError, match=r"the expert \[0, 0\] does not sum to one"):
+        function(mdp, reward, 2 * expert, learner)
+    with pytest.raises(SpecError, match=r"the policy.*is negative or not a number"):
+        function(mdp, reward, expert, np.where(learner == learner.max(), np.nan, learner))
+    with pytest.raises(SpecError, match=r"the policy has shape \(3, 3, 2\)"):
+        function(mdp, reward, expert, learner[1:])
+    with pytest.raises(SpecError, match=r"the expert \[0, 2, 1\] is positive, but that state does not have"):
+        function(lacking, reward, expert, learner)
+    if function is not OF_POLICIES["moment_errors"]:
+        mdps, rewards, experts, learners, _ = random_instances(15, 3, 2, 4, batch=(2,))
+        with pytest.raises(SpecError, match=r"the policy \[0, 0, 0\] does not sum to one"):
+            function(mdps, rewards, experts, 2 * learners)
+
+
+def test_costs_that_are_no_tables_are_named():
+    mdp, reward, expert, learner, _ = random_instances(16, 3, 2, 4)
+    broken = np.where(reward == reward.max(), np.inf, reward)
+    with pytest.raises(SpecError, match=r"the reward.*is not a number"):
+        mixed_payoffs(mdp, broken, expert, learner, expert)
+    with pytest.raises(SpecError, match=r"f.*is not a number"):
+        expansion(mdp, broken, reward, expert, 1)
+    with pytest.raises(SpecError, match=r"g has shape \(3, 2\)"):
+        combined_payoff(mdp, reward, reward[0], expert, learner, 1, "off-Q")
+
+
+@pytest.mark.parametrize("most", [1, 49, 120])
+def test_no_more_iterations_are_made_than_asked_for(most):
+    mdp, _, expert, *_ = random_instances(17, 3, 2, 4)
+    found = match_states(mdp, observations(mdp, expert), 1e-12, most)
+    assert found.iterations == most
+    assert found.certificate > 1e-12
+    payoff = float(state_box(mdp).sup(Game("reward", mdp, expert).difference(found.policy)))
+    assert found.payoff == pytest.approx(payoff, abs=1e-12)

@@ -9,7 +9,7 @@ import understudy as us
 from test_tabular_games import instance
 from understudy.algorithms.off_q.bc import ell
 from understudy.critics import MLPCritic
-from understudy.errors import SettingError
+from understudy.errors import SettingError, SpecError
 from understudy.networks import MLP
 from understudy.policies import Categorical
 from understudy.tabular import FiniteMDP, exact, samples
@@ -54,8 +54,9 @@ def test_advils_payoff_on_exact_pairs_is_the_off_q_game():
         policy, critic, weighted = tabular_parts(mdp, expert, logits, f)
         algorithm = us.advil(members=1, batch_size=len(weighted.weight))
         _, payoff = algorithm.critic_loss(stacked(policy), weighted, critic, jax.random.key(0))
-    table = np.asarray(jax.nn.softmax(logits))
-    assert float(payoff) == pytest.approx(float(Game("off-Q", mdp, expert).payoff(table, f)), abs=1e-6)
+        table = np.asarray(jax.nn.softmax(logits))
+    assert table.dtype == payoff.dtype == np.float64
+    assert float(payoff) == pytest.approx(float(Game("off-Q", mdp, expert).payoff(table, f)), abs=1e-10)
 
 
 def test_advil_with_tables_closes_the_off_q_game():
@@ -97,7 +98,7 @@ def test_advil_with_tables_closes_the_off_q_game():
         (_, memory, _, _), _ = jax.lax.scan(step, start, jax.random.split(jax.random.key(0), 6000))
         return jax.nn.softmax(memory.average.net.weights[0][0]).reshape(mdp.shape)
 
-    before = float(box.sup(game.difference(np.asarray(jax.nn.softmax(logits)))))
+    before = float(box.sup(game.difference(exact(jax.nn.softmax)(logits))))
     after = float(box.sup(game.difference(play(logits, f))))
     assert after < before / 4
 
@@ -128,8 +129,33 @@ def test_the_two_losses_of_daequil():
     other = (expert + learner) / 2
     assert abs(float(history_loss(game, f, learner, other)) - float(current_loss(game, f, other))) > 1e-4
     assert float(history_loss(game, f, learner, expert)) == pytest.approx(0.0, abs=1e-12)
-    with pytest.raises(SettingError, match="off-Q"):
-        current_loss(Game("off-Q", mdp, expert), f, learner)
+    for other_moments in ("off-Q", "reward"):
+        elsewhere = Game(other_moments, mdp, expert)
+        for loss in (
+            lambda game: history_loss(game, f, learner, other),
+            lambda game: current_loss(game, f, learner),
+            lambda game: mismatch_on_own_states(game, box, learner),
+            lambda game: mismatch_on_any_states(game, box, learner),
+        ):
+            with pytest.raises(SettingError, match=f"the game matches {other_moments} moments"):
+                loss(elsewhere)
+
+
+def test_what_daequils_losses_are_given_is_checked():
+    mdp, expert, learner, _ = instance(0)
+    game, box, f = Game("on-Q", mdp, expert), q_box(mdp), np.zeros(mdp.shape)
+    with pytest.raises(SpecError, match="f has shape"):
+        history_loss(game, f[0], learner, learner)
+    with pytest.raises(SpecError, match=r"f \[0, 0, 0\] is not a number"):
+        current_loss(game, f + np.nan, learner)
+    with pytest.raises(SpecError, match=r"the collected policy.*does not sum to one"):
+        history_loss(game, f, 2 * learner, learner)
+    for mismatch in (mismatch_on_own_states, mismatch_on_any_states):
+        with pytest.raises(SpecError, match=r"the policy.*does not sum to one"):
+            mismatch(game, box, 2 * learner)
+    longer = FiniteMDP(mdp.dynamics.probabilities, mdp.initial, mdp.horizon + 1)
+    with pytest.raises(SpecError, match="the class's bound has shape"):
+        mismatch_on_any_states(game, q_box(longer), learner)
 
 
 def test_the_realizability_conditions():

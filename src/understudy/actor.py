@@ -138,6 +138,21 @@ def load_policy(path: str | os.PathLike[str]) -> Actor:
         raise RunError(f"'{path}' is not a policy saved by understudy ({type(error).__name__})") from error
 
 
+def check_fits(actor: Actor, env: Any) -> None:
+    """A policy trained on other observations or actions cannot play here."""
+    spec = env.spec
+    same_kind = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
+    if isinstance(spec.action, Discrete) and isinstance(actor.spec.action, Discrete):
+        same_kind = actor.spec.action.n <= spec.action.n
+    if spec.obs_shape != actor.spec.obs_shape or not same_kind:
+        raise SpecError(f"the policy was trained for {_in_words(actor.spec)}; {env.name} has {_in_words(spec)}")
+
+
+def _in_words(spec: Spec) -> str:
+    kind = f"{spec.action.n} discrete" if isinstance(spec.action, Discrete) else f"{spec.action.shape[0]} continuous"
+    return f"observations {spec.obs_shape} and {kind} actions"
+
+
 def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     """A JSON value for a module: its class and fields; arrays are named by their path and put into `arrays`."""
     if isinstance(value, eqx.Module):

@@ -1,18 +1,13 @@
 """Demonstrations from an expert: scripted, a policy of ours, or any function from observations to actions."""
 
-import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from understudy.actor import load_policy
 from understudy.data import Demonstrations
-from understudy.envs import Environment, HostEnvironment, make, public_name
-from understudy.errors import NeedsError, SpecError
-from understudy.evaluation import check_fits
-from understudy.policies import Policy
-from understudy.rollouts import HostPolicy, rollout
+from understudy.envs import make, public_name
+from understudy.experts import resolve
+from understudy.rollouts import rollout
 
 
 def collect(
@@ -25,7 +20,7 @@ def collect(
     and a saved policy takes its mode, unless `deterministic` says otherwise.
     """
     env = make(env)
-    policy = _expert(env, expert)
+    policy = resolve(expert, env)
     played = rollout(env, policy, episodes, seed, expert is not None if deterministic is None else deterministic)
     actions = played.flat(np.asarray(played.steps.act))
     return Demonstrations.from_arrays(
@@ -40,23 +35,3 @@ def collect(
         env=public_name(env),
         source=f"the expert's episodes in {env.name}",
     )
-
-
-def _expert(env: Environment | HostEnvironment, expert: Any) -> Policy | HostPolicy:
-    if expert is None:
-        if isinstance(env, Environment):
-            return env.expert()
-        raise NeedsError(f"{env.name} has no scripted expert: pass expert= a saved policy, or 'module:function'")
-    if isinstance(expert, str) and ":" in expert and not Path(expert).exists():
-        module, _, name = expert.partition(":")
-        try:
-            return getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise NeedsError(f"expert '{expert}' cannot be imported ({error}): give 'module:function'") from error
-    if isinstance(expert, str | Path):
-        actor = load_policy(expert)
-        check_fits(actor, env)
-        return actor.policy
-    if isinstance(expert, Policy) or callable(expert):
-        return expert
-    raise SpecError(f"expert is a {type(expert).__name__}: give a policy, a function, or a path")

@@ -42,7 +42,7 @@ class Fused(eqx.Module):
 
     def collect(self, algorithm: Algorithm, state: State, index: Array, asked: Array, key: Key[Array, ""]) -> Collected:
         play_key, ask_key = jax.random.split(key)
-        keys = jax.random.split(play_key, algorithm.episodes)
+        keys = jax.random.split(play_key, algorithm.rollouts)
         steps, rewards, alive = play(self.env, algorithm.policy(state), keys, deterministic=False)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
         order = jnp.argsort(~alive.ravel(), stable=True)  # the real steps in front
@@ -71,7 +71,7 @@ class Hosted:
         self, algorithm: Algorithm, states: State, index: int, asked: np.ndarray, active: np.ndarray
     ) -> Collected:
         """All runs' rounds, stacked. A run that has stopped collects nothing."""
-        room = algorithm.episodes * self.env.spec.horizon
+        room = algorithm.rollouts * self.env.spec.horizon
         policies = jax.device_get(jax.vmap(algorithm.policy)(states)) if index else None
         runs = []
         for run, seed in enumerate(self.seeds):
@@ -81,7 +81,7 @@ class Hosted:
                 continue
             policy: Any = jax.tree.map(lambda x, i=run: x[i], policies)
             played = rollout(
-                self.env, policy, algorithm.episodes, int(sequence.generate_state(1)[0]), deterministic=False
+                self.env, policy, algorithm.rollouts, int(sequence.generate_state(1)[0]), deterministic=False
             )
             runs.append(self._one(played, room, index, int(asked[run]), np.random.default_rng(sequence)))
         return jax.tree.map(lambda *parts: np.stack(parts), *runs)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -18,10 +18,11 @@ from understudy.checkpoints import Checkpoint
 from understudy.collecting import collect
 from understudy.data import bundled, load
 from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
-from understudy.envs import JAX_ENVIRONMENTS
+from understudy.envs import JAX_ENVIRONMENTS, make
 from understudy.envs.host import available
 from understudy.errors import NeedsError
 from understudy.evaluation import Evaluation
+from understudy.experts import as_expert
 from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
 from understudy.results import load_run, result_rows, write_csv
@@ -78,6 +79,10 @@ class Train:
     """Demonstrations: a bundled task's name or an npz file. Default: those bundled for --env."""
     env: Name = None
     """The environment, for its bounds and horizon; needed where the algorithm interacts with it."""
+    expert: Name = None
+    """Who is asked, where the algorithm asks: scripted, a run or a saved policy, or module:function."""
+    budget: int | None = None
+    """Queries to the expert that each run may make. Default: no limit."""
     episodes: tuple[int, ...] = ()
     """Demonstrated episodes to use; several counts train every seed on each. Default: all."""
     seeds: int = 1
@@ -102,6 +107,12 @@ def train(algorithm: Algorithm, options: Train) -> int:
     demonstrations = load(source)
     # Bundled demonstrations were checked against their task: its simulator need not be installed to learn from them.
     needed = "environment" in algorithm.card.needs or source != options.env or source not in bundled()
+    sys.path.insert(0, "")  # module:function may be in this directory
+    expert: Any = options.expert
+    if options.budget is not None:
+        if expert is None or options.env is None:
+            raise NeedsError("--budget limits queries to an expert: pass --expert and --env")
+        expert = as_expert(expert, make(options.env)).budget(options.budget)
     with (
         display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
         _place(checkpoint),
@@ -110,6 +121,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
             algorithm,
             demonstrations,
             options.env if needed else None,
+            expert,
             seeds=options.seeds,
             episodes=options.episodes or None,
             holdout=options.holdout,

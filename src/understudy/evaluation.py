@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from understudy.actor import Actor
+from understudy.actor import Actor, check_fits
 from understudy.envs import Environment, HostEnvironment, make
-from understudy.errors import SpecError
 from understudy.policies import Policy
 from understudy.rollouts import check_seed, rollout
 from understudy.run import Progress
 from understudy.statistics import Interval, Sample, imitation_gap, interval
-from understudy.types import Discrete, Spec
 
 
 @dataclass(frozen=True)
@@ -111,18 +109,3 @@ def _seeds(seed: int, count: int) -> list[int]:
     """A seed for each of `count` policies."""
     check_seed(seed)
     return [int(s) for s in np.random.SeedSequence([seed, 1]).generate_state(count)]
-
-
-def check_fits(actor: Actor, env: Any) -> None:
-    """A policy trained on other observations or actions cannot play here."""
-    spec = env.spec
-    same_kind = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
-    if isinstance(spec.action, Discrete) and isinstance(actor.spec.action, Discrete):
-        same_kind = actor.spec.action.n <= spec.action.n
-    if spec.obs_shape != actor.spec.obs_shape or not same_kind:
-        raise SpecError(f"the policy was trained for {_describe(actor.spec)}; {env.name} has {_describe(spec)}")
-
-
-def _describe(spec: Spec) -> str:
-    kind = f"{spec.action.n} discrete" if isinstance(spec.action, Discrete) else f"{spec.action.shape[0]} continuous"
-    return f"observations {spec.obs_shape} and {kind} actions"

@@ -4,16 +4,18 @@ On-Q algorithms ask at the states that the learner visits. An expert is a policy
 observations to a batch of actions. Every question is counted, and can be budgeted.
 """
 
+import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
-from understudy.actor import Actor, load_policy
+from understudy.actor import Actor, check_fits, load_policy
 from understudy.envs import Environment, HostEnvironment
-from understudy.errors import NeedsError, SettingError, SpecError, check_whole
+from understudy.errors import NeedsError, SpecError, check_whole
 from understudy.policies import Policy
 from understudy.types import Discrete, Spec
 
@@ -57,17 +59,30 @@ class Expert:
 
 
 def as_expert(given: Any, env: Environment | HostEnvironment) -> Expert:
-    """An expert from what a person has: an Expert, a policy, a saved one, a function, or "scripted"."""
-    if isinstance(given, Expert):
-        return given
-    if isinstance(given, str) and given == "scripted":
-        if not isinstance(env, Environment):
-            raise NeedsError("expert is 'scripted': only the JAX environments have one; pass a policy or a function")
-        return Expert(env.expert())
+    """An expert from whatever a person has, see `resolve`."""
+    return given if isinstance(given, Expert) else Expert(resolve(given, env))
+
+
+def resolve(given: Any, env: Environment | HostEnvironment) -> Policy | Function:
+    """Who acts: a policy, a function, a saved policy or run, "module:function", or the environment's own script.
+
+    None and "scripted" stand for the last.
+    """
+    if given is None or given == "scripted":
+        if isinstance(env, Environment):
+            return env.expert()
+        raise NeedsError(f"{env.name} has no scripted expert: pass expert= a saved policy, or 'module:function'")
+    if isinstance(given, str) and ":" in given and not Path(given).exists():
+        module, _, name = given.partition(":")
+        try:
+            return cast("Function", getattr(importlib.import_module(module), name))
+        except (ImportError, AttributeError) as error:
+            raise NeedsError(f"expert '{given}' cannot be imported ({error}): give 'module:function'") from error
     if isinstance(given, str | os.PathLike):
         given = load_policy(given)
     if isinstance(given, Actor):
-        return Expert(given.policy)
+        check_fits(given, env)
+        return given.policy
     if isinstance(given, Policy) or callable(given):
-        return Expert(given)
-    raise SettingError(f"expert is {given!r}: give a policy, a function of observations, or 'scripted'")
+        return cast("Policy | Function", given)
+    raise SpecError(f"expert is a {type(given).__name__}: give a policy, a function, or a path")

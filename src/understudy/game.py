@@ -66,7 +66,7 @@ class Algorithm(eqx.Module):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     """Named settings beside the default ones."""
     rounds: eqx.AbstractVar[int]
-    episodes: ClassVar[int] = 0
+    rollouts: ClassVar[int] = 0
     """Episodes that a run plays in a round, for those that need an environment: a field of theirs."""
 
     @abstractmethod

@@ -26,12 +26,25 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
     check_whole(1, mdps=mdps)
     check_whole(0, seed=seed)
     place = Path(out)
-    check_place(place / "theory.csv")
+    for name in ("theory.csv", "theory.png", *(("theory-iterations.csv", "theory-iterations.png") if full else ())):
+        check_place(place / name)
+    place.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     with display.working("exponents of the gap"):
         found = theory.lines()
+    short, long = found[0].horizons[0], found[0].horizons[-1]
     display.show(
-        ["MDP", "moments", "held fixed", ">exponent of T", ">theory", ">gap, T = 64", ">T = 1024", ">payoff, T = 1024"],
+        [
+            "MDP",
+            "moments",
+            "held fixed",
+            ">exponent of T",
+            ">theory",
+            f">gap, T = {short}",
+            f">T = {long}",
+            f">upper bound, T = {long}",
+            f">payoff, T = {long}",
+        ],
         [
             [
                 line.example,
@@ -41,12 +54,14 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
                 f"{line.expected:g}",
                 f"{line.gaps[0]:.4g}",
                 f"{line.gaps[-1]:.4g}",
+                f"{line.limits[-1]:.4g}",
                 f"{line.payoffs[-1]:.3g}",
             ]
             for line in found
         ],
         "The imitation gap grows with the horizon (sections 4.2 to 4.5)",
     )
+    print("The upper bound is 2T times the payoff for reward moments, 2T² times it for off-Q and on-Q.")
     with display.working(f"{mdps} random MDPs"):
         sweep = theory.maps(mdps, seed)
     display.show(
@@ -61,39 +76,51 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
             ]
             for one in sweep
         ],
-        f"Upper bounds on {len(sweep[0].gaps)} random MDPs",
+        f"\nUpper bounds on {len(sweep[0].gaps)} random MDPs",
     )
+    print("Over F_QE/2T the on-Q payoff is the reward payoff over F_r/2, divided by T: those two rows are one check.")
     with display.working("recoverability"):
         known = theory.constants()
     display.show(
         ["MDP (T = 16)", "rewards", ">H", "attained at", "the paper"],
         [[one.example, one.rewards, f"{one.constant:g}", one.place, one.sentence] for one in known],
-        "Recoverability: the largest advantage over the expert's Q-functions",
+        "\nRecoverability: the largest advantage over the expert's Q-functions",
     )
+    print("H is a supremum, and the paper's definition asks for |A| < H: UNICYCLE, with T − 1 for ±r, is H-recoverable")
+    print("for H > T − 1 only. LOOP is 1-recoverable, as the paper says, for ±r only.")
     with display.working("equilibria"):
         solved = theory.solutions()
     display.show(
-        ["game", ">certificate", ">iterations", ">the theorem asks for"],
-        [[one.label, f"{one.certificate:.4f}", str(one.iterations), f"{one.theorem:.1e}"] for one in solved],
-        f"Equilibria by certificate, asked δ = {solved[0].delta:g} (|S| = 10, |A| = 4, T = 20)",
+        ["game", ">certificate", ">iterations", ">the proofs ask for"],
+        [[one.label, f"{one.certificate:.4f}", str(one.iterations), f"{one.asked:.1e}"] for one in solved],
+        f"\nEquilibria by certificate, asked δ = {solved[0].delta:g} (|S| = 10, |A| = 4, T = 20)",
     )
+    for side in theory.SIDES:
+        meanings = dict.fromkeys(one.asked_for for one in solved if f", {side}, " in one.label)
+        print(f"The proofs ask for, {side}: {'; '.join(meanings)}.")
+    with display.working("trees"):
+        grown = theory.trees()
     display.show(
-        [">|A|", ">T", ">paths, |A|^T", ">(s, a) that reward matching weighs", ">off-Q and on-Q weigh"],
-        [[str(x) for x in one] for one in theory.trees()],
-        "The hidden cost of reward matching: TREE",
+        [">|A|", ">T", *(f">{label}" for label in theory.TREE_COLUMNS)],
+        [[*map(str, one[:5]), *(f"{spent:.3f}" for spent in one[5:])] for one in grown],
+        "\nThe hidden cost of reward matching: what a best response in TREE weighs",
     )
+    print(
+        "The on-Q game's own best response (U3) is planned as reward's is. |A| T edges are left where states are given:"
+    )
+    print("the expert's for off-Q, one collected path for DAeQuIL's history loss.")
     made = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
     about = [made["command"], versions, made["date"]]
-    table = theory.rows(found, known, solved, sweep)
+    table = theory.rows(found, known, solved, sweep, grown)
     write_csv(place / "theory.csv", HEADER, [[*row, *about] for row in table])
-    theory.draw(found, solved, sweep, place / "theory.png")
+    theory.draw(found, solved, sweep, grown, place / "theory.png")
     theory.draw_examples(place)
     print(f"\n{time.perf_counter() - began:.0f} s. The numbers: {place}/theory.csv. The figure: {place}/theory.png")
     if full:
         with display.progress_bar("iterations against δ, T, |S|, |A|") as report:
             needed = theory.efforts(report)
-        header = ["moments", "side", "dimension", "value", "iterations", "theorem", "met"]
+        header = ["moments", "side", "dimension", "value", "iterations", "asked", "met"]
         rows = [[*one, *about] for one in needed]
         write_csv(place / "theory-iterations.csv", [*header, "command", "versions", "date"], rows)
         theory.draw_efforts(needed, place / "theory-iterations.png")

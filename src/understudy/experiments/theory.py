@@ -1,20 +1,24 @@
 """Sections 4 and 5 of the paper, measured: exponents of the gap, recoverability, certificates, random MDPs' bounds.
 
-Nothing is sampled from an MDP and nothing is learned: every number is exact, up to rounding in float64. The random MDPs
-and their learners come from a seed.
+Nothing is sampled from an MDP and nothing is learned: every number but milliseconds is exact, up to rounding in
+float64. The random MDPs and their learners come from a seed.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
 from understudy import figures
 from understudy.game import Moments
 from understudy.tabular import bounds, examples
 from understudy.tabular.games import Game
+from understudy.tabular.mdp import exact
 from understudy.tabular.moments import MomentClass, q_box, reward_box
 from understudy.tabular.recoverability import all_rewards, plus_minus, recoverability, recovers_within, state_rewards
 from understudy.tabular.solvers import Side, Solution, solve
@@ -32,7 +36,7 @@ class Line(NamedTuple):
     """The gap against the horizon, for one construction of the proofs."""
 
     example: str
-    moments: str
+    moments: Moments
     fixed: str
     """What is held fixed, and over which class it is measured."""
     expected: float
@@ -42,6 +46,11 @@ class Line(NamedTuple):
     gaps: list[float]
 
     @property
+    def limits(self) -> list[float]:
+        """The upper bounds that the payoffs give."""
+        return [bounds.upper_bound(self.moments, x, T) for x, T in zip(self.payoffs, self.horizons, strict=True)]
+
+    @property
     def slope(self) -> float:
         return bounds.slope(self.horizons, self.gaps)
 
@@ -49,10 +58,11 @@ class Line(NamedTuple):
 def lines(horizons: Sequence[int] = HORIZONS) -> list[Line]:
     """Slopes of the gap in T at a fixed payoff, and at a fixed classification error."""
     reward, values = "ε over F_r/2", "ε over the box of F_Q/2T"
-    table: list[tuple[str, str, str, float, Callable[[float, int], bounds.Construction], float]] = [
+    table: list[tuple[str, Moments, str, float, Callable[[float, int], bounds.Construction], float]] = [
         ("CLIFF", "reward", reward, 1, bounds.cliff_reward, EPSILON),
         ("CLIFF", "off-Q", values, 2, bounds.cliff_off_q, EPSILON),
         ("CLIFF", "on-Q", values, 2, bounds.cliff_on_q, EPSILON),
+        ("CLIFF", "on-Q", "error in s_0, as in the paper's proof", 1, bounds.cliff_on_q_verbatim, EPSILON),
         ("LOOP", "reward", reward, 1, bounds.loop_reward, EPSILON),
         ("LOOP", "off-Q", values, 2, bounds.loop_off_q, EPSILON),
         ("LOOP", "on-Q", values, 1, bounds.loop_on_q, EPSILON),
@@ -127,7 +137,8 @@ class Effort(NamedTuple):
     dimension: str
     value: float
     iterations: int
-    theorem: float
+    asked: float
+    """What the proofs ask for, see `Solution.asked_for`."""
     met: bool
 
 
@@ -149,7 +160,7 @@ def efforts(report: Callable[[int, int, dict[str, float]], None] | None = None) 
             game, functions = game_and_class(moments, shape["states"], shape["actions"], shape["horizon"])
             for side in SIDES:
                 found = solve(game, functions, side, delta)
-                made.append(Effort(moments, side, letter, value, found.iterations, found.theorem, found.met))
+                made.append(Effort(moments, side, letter, value, found.iterations, found.asked, found.met))
         if report is not None:
             report(index + 1, len(sweep), {letter: float(value)})
     return made
@@ -184,29 +195,69 @@ def maps(count: int = 10_000, seed: int = 0) -> list[Map]:
     return [Map(*key, *(np.concatenate(column) for column in zip(*parts, strict=True))) for key, parts in found.items()]
 
 
+TREE_COLUMNS = (
+    "paths",
+    "all (t, s, a): reward, on-Q (U3)",
+    "one path's: off-Q, history loss",
+    "ms, reward best response",
+    "ms, on one path's states",
+)
+"""Of `Tree`, beyond its size."""
+
+
 class Tree(NamedTuple):
-    """What a best response has to look at in TREE."""
+    """What a best response in TREE has to weigh, counted along the successors, and how long it takes."""
 
     actions: int
     horizon: int
     paths: int
-    """Deterministic ways through the tree, |A|^T: what reward matching chooses among."""
-    nodes: int
-    """States times actions: what its backward induction weighs."""
+    """Sequences of T actions, each to a leaf's edge of its own: what reward matching chooses among."""
+    planned: int
+    """(t, s, a) that can be reached: what its backward induction weighs. The on-Q game's own, U3, is the same one."""
     edges: int
-    """|A| T: what an off-Q or on-Q response weighs, being handed a state at each level."""
+    """(t, s, a) on the expert's path: what is left where states are given, as to off-Q on the expert's states, and to
+    DAeQuIL's history loss on one collected path."""
+    planned_ms: float
+    """`Game.respond`, whose tables hold every state at every time: T times the states that can be reached."""
+    edges_ms: float
 
 
-def trees() -> list[Tree]:
-    sizes = [(2, 4), (2, 8), (2, 12), (4, 4), (4, 8)]
+def trees(sizes: Sequence[tuple[int, int]] = ((2, 4), (2, 8), (2, 12), (4, 4), (4, 8))) -> list[Tree]:
+    """For each (|A|, T) a reward best response to f = −r, and one that is handed the expert's states."""
     made = []
     for actions, horizon in sizes:
-        mdp = examples.tree(horizon, actions).mdp
-        made.append(Tree(actions, horizon, actions**horizon, mdp.states * actions, actions * horizon))
+        example = examples.tree(horizon, actions)
+        available = np.asarray(example.mdp.available)
+        planned = [int(available[states].sum()) for states in examples.reachable(example)]
+        path = np.concatenate(examples.reachable(example, example.expert[0] > 0))
+        game, f = Game("reward", example.mdp, example.expert), np.array(-example.reward)
+        given = f[np.arange(horizon), path]
+        counts = planned[-1], sum(planned), int(available[path].sum())
+        spent = _milliseconds(game.respond, f), _milliseconds(respond_on_path, given)
+        made.append(Tree(actions, horizon, *counts, *spent))
     return made
 
 
-def draw(found: Sequence[Line], solved: Sequence[Solution], sweep: Sequence[Map], path: Path) -> None:
+@exact
+def respond_on_path(f: Float[Array, "t a"]) -> Int[Array, " t"]:
+    """argmin_a f_t(s_t, a), where the states s_t are given: the best response of games that do not plan."""
+    return jnp.argmin(f, axis=-1)
+
+
+def _milliseconds(respond: Callable[[Any], Any], f: np.ndarray) -> float:
+    """Of a call, the best of three after one that compiles."""
+    respond(f)
+    spent = []
+    for _ in range(3):
+        began = time.perf_counter()
+        respond(f)
+        spent.append(time.perf_counter() - began)
+    return 1000 * min(spent)
+
+
+def draw(
+    found: Sequence[Line], solved: Sequence[Solution], sweep: Sequence[Map], grown: Sequence[Tree], path: Path
+) -> None:
     """Six panels: three of slopes, certificates against iterations, the map of random MDPs, and TREE."""
     picture, axes = figures.figure(3, width=4.6, height=3.9, rows=2)
     for axis, example, word, title in (
@@ -236,14 +287,16 @@ def draw(found: Sequence[Line], solved: Sequence[Solution], sweep: Sequence[Map]
     ends = np.array(axes[4].get_xlim())
     axes[4].loglog(ends, ends, color=figures.EXPERT, linewidth=1)
     axes[4].set(title="random MDPs: gap and bound", xlabel="upper bound", ylabel="imitation gap")
-    for index, actions in enumerate((2, 4)):
-        horizons = np.arange(1, 13)
-        color = figures.LINES[index]
-        axes[5].semilogy(horizons, actions**horizons, color=color, marker="o", label=f"reward, |A| = {actions}: |A|^T")
-        axes[5].semilogy(
-            horizons, actions * horizons, color=color, ls="--", label=f"off-Q, on-Q, |A| = {actions}: |A| T"
-        )
-    axes[5].set(title="TREE: what a best response chooses among", xlabel="horizon T", ylabel="choices")
+    for index, actions in enumerate(sorted({one.actions for one in grown})):
+        chosen_trees = [one for one in grown if one.actions == actions]
+        for counts, dashes, label in (
+            ([one.planned for one in chosen_trees], "-", "all reachable: reward, on-Q (U3)"),
+            ([one.edges for one in chosen_trees], "--", "one path's: off-Q, DAeQuIL's history loss"),
+        ):
+            style = {"color": figures.LINES[index], "linestyle": dashes, "label": f"|A| = {actions}, {label}"}
+            axes[5].semilogy([one.horizon for one in chosen_trees], counts, marker="o", **style)
+    top = 1000 * max(one.planned for one in grown)  # the legend needs the room
+    axes[5].set(title="TREE: what a best response weighs", xlabel="horizon T", ylabel="(t, s, a)", ylim=(None, top))
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=6.5, frameon=False)
@@ -257,7 +310,7 @@ def draw_examples(place: Path) -> None:
 
 
 def draw_efforts(found: Sequence[Effort], path: Path) -> None:
-    """Iterations against each dimension, a panel each; the theorem's are off the scale."""
+    """Iterations against each dimension, a panel each; what the proofs ask for is off the scale."""
     names = list(dict.fromkeys(one.dimension for one in found))
     picture, axes = figures.figure(len(names), width=3.6, height=3.6)
     for axis, name in zip(axes, names, strict=True):
@@ -277,7 +330,11 @@ def draw_efforts(found: Sequence[Effort], path: Path) -> None:
 
 
 def rows(
-    found: Sequence[Line], known: Sequence[Constant], solved: Sequence[Solution], sweep: Sequence[Map]
+    found: Sequence[Line],
+    known: Sequence[Constant],
+    solved: Sequence[Solution],
+    sweep: Sequence[Map],
+    grown: Sequence[Tree],
 ) -> list[list[Any]]:
     """Part, name, class, x, value: what the figure and the tables show (certificates at some forty iterations)."""
     made: list[list[Any]] = []
@@ -285,6 +342,7 @@ def rows(
         name = f"{line.example}, {line.moments}"
         made += [["gap", name, line.fixed, T, gap] for T, gap in zip(line.horizons, line.gaps, strict=True)]
         made += [["payoff", name, line.fixed, T, x] for T, x in zip(line.horizons, line.payoffs, strict=True)]
+        made += [["upper bound", name, line.fixed, T, x] for T, x in zip(line.horizons, line.limits, strict=True)]
         made.append(["slope", name, line.fixed, "", line.slope])
     made += [["recoverability", one.example, one.rewards, one.place, one.constant] for one in known]
     for solution in solved:
@@ -292,8 +350,11 @@ def rows(
         last = len(solution.history) - 1
         few = np.unique(np.geomspace(1, last + 1, 40).astype(int) - 1)  # the whole history draws the figure
         made += [["certificate", name, f"F{label}", int(n), value] for n, value in solution.history[few]]
-        made.append(["theorem's iterations", name, f"F{label}", "", solution.theorem])
+        made.append(["the proofs ask for", name, f"F{label}", solution.asked_for, solution.asked])
     for one in sweep:
         made.append(["largest gap / bound", one.moments, one.label, len(one.gaps), one.ratios.max()])
         made.append(["median gap / bound", one.moments, one.label, len(one.gaps), np.median(one.ratios)])
+    for tree in grown:
+        for label, value in zip(TREE_COLUMNS, tree[2:], strict=True):
+            made.append(["tree", f"|A| = {tree.actions}", label, tree.horizon, value])
     return made

@@ -32,7 +32,6 @@ from understudy.tabular.mdp import (
     values,
 )
 from understudy.tabular.moments import induced, kernel_ball, q_box, reward_box, span
-from understudy.tabular.recoverability import recoverability
 from understudy.tabular.solvers import Solution, solve
 
 __all__ = [
@@ -52,7 +51,6 @@ __all__ = [
     "performance",
     "q_box",
     "q_values",
-    "recoverability",
     "reward_box",
     "samples",
     "soft_response",

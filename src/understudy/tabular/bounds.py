@@ -10,25 +10,26 @@ U3 over F_QE/2T lies in ±H/2T, and ε is the payoff as a share of it, so that t
 number as 2T² sup U3. Over the box that contains F_Q/2T, which does not know the dynamics, the payoff is larger and the
 bound holds too.
 
-The lower bounds are learners with a payoff of ε, or nearly:
+The lower bounds are learners with a payoff of ε, those on CLIFF the function `lower_bound`:
 
-    learner                                                 payoff                         gap
-    CLIFF, reward: errs in s_0 with probability ε           U1 = ε                         ε T
-    CLIFF, off-Q: errs in s_0 with probability ε T          U2 = ε                         ε T²
-    CLIFF, on-Q as the paper has it: the first of these     U3 = ε / T                     ε T
-    CLIFF, on-Q: the second of these                        U3 = ε                         ε T²
-    LOOP, reward: errs everywhere with probability ε        U1 = ε (2 − 1/T), nearly       ε (T − 1)
-    LOOP, off-Q: errs in s_0 with εT, stays in s_2          U2 = ε                         ε T (T − 1)
-    LOOP, on-Q: errs everywhere with probability ε          U3 = ε (T + 1) / 2T            ε (T − 1)
-    UNICYCLE, classification error κ: errs with κ/2         l = κ                          Σ_t p (1 − p)^{t−1} (T − t)
-    LOOP, classification error κ: errs everywhere with κ/2  l = κ                          κ (T − 1) / 2
+    learner, and the p that it errs with                          payoff        gap
+    CLIFF, reward: in s_0, p = ε                                  U1 = ε        ε T
+    CLIFF, off-Q: in s_0, p = ε T                                 U2 = ε        ε T²
+    CLIFF, on-Q as the paper has it: in s_0, p = ε                U3 = ε / T    ε T
+    CLIFF, on-Q: in s_0, p = ε T                                  U3 = ε        ε T²
+    LOOP, reward: everywhere, p + (T − 1) (2p − p²) = T ε         U1 = ε        p (T − 1), about ε (T − 1) / 2
+    LOOP, off-Q: in s_0, p = ε T, and it stays in s_2             U2 = ε        ε T (T − 1)
+    LOOP, on-Q: everywhere, p = 2 T ε / (T + 1)                   U3 = ε        p (T − 1), about 2 ε (T − 1)
+    UNICYCLE, classification error κ: in s_1, p = κ/2             l = κ         Σ_t p (1 − p)^{t−1} (T − t)
+    LOOP, classification error κ: everywhere, p = κ/2             l = κ         p (T − 1)
 
 Deviation: the paper's on-Q lower bound is Ω(εT) by the learner of its reward bound, whose payoff is not ε but ε/T. With
 a payoff of ε the gap on CLIFF is ε T²: there H = 2T, and the upper bound ε H T is twice the gap. Payoffs of on-Q
-learners are over the box. Over F_QE/2T that of LOOP's is about 2ε/T and shrinks with T as H/2T does: there it is the
-payoff as a share of H/2T, about ε, that makes a gap of order T.
+learners are over the box. Over F_QE/2T that of LOOP's is about 4ε/T and shrinks with T as H/2T does: there it is the
+payoff as a share of H/2T, about 2ε, that makes a gap of order T.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -78,6 +79,17 @@ def upper_bound(moments: Moments, payoff: Any, horizon: int) -> Any:
     return 2 * horizon * payoff if moments == "reward" else 2 * horizon**2 * payoff
 
 
+def lower_bound(moments: Moments, epsilon: float, horizon: int) -> float:
+    """The gap that a payoff of ε can come with, attained on CLIFF: ε T for reward moments, ε T² for off-Q and on-Q.
+
+    The paper's on-Q sentence is Ω(εT), by a learner whose payoff is ε/T (`cliff_on_q_verbatim`). The learners must
+    exist: ε is at most 1 for reward moments, 1/T for others.
+    """
+    check_choice(tuple(NEEDS), moments=moments)
+    check_whole(1, horizon=horizon)
+    return horizon * _probability(epsilon, 1 if moments == "reward" else horizon)
+
+
 def relative_error(payoff: Any, constant: Any, horizon: int) -> Any:
     """ε = 2T sup U3 / H: the payoff as a share of the most that it can be over F_QE/2T."""
     return 2 * horizon * payoff / constant
@@ -91,44 +103,30 @@ def recoverable_bound(epsilon: Any, constant: Any, horizon: int) -> Any:
 def measure(mdp: FiniteMDP, expert: Any, policy: Any, reward: Any) -> list[Report]:
     """Every upper bound beside the gap, for one MDP or a batch of them."""
     check_table(mdp, reward, bound=1.0)
-    payoffs, gap, constant, error = _judge(mdp, expert, policy, reward)
+    check_policy(mdp, expert, "the expert")
+    check_policy(mdp, policy)
+    payoffs, gap, constant, error = jax.tree.map(np.asarray, _numbers(mdp, expert, policy, reward))
+    first = (0,) * (mdp.initial.ndim - 1)  # classes are made for one MDP
+    one, its_expert = jax.tree.map(lambda leaf: leaf[first], (mdp, np.asarray(expert)))
     reports = [
-        Report(moments, label, payoff, upper_bound(moments, payoff, mdp.horizon), gap)
-        for (moments, label), payoff in payoffs.items()
+        Report(moments, functions(one, its_expert).label, payoff, upper_bound(moments, payoff, mdp.horizon), gap)
+        for (moments, functions), payoff in zip(CLASSES, payoffs, strict=True)
     ]
     label = "{r, −r}: H times the classification error"
     return [*reports, Report("on-Q", label, error, recoverable_bound(error, constant, mdp.horizon), gap)]
 
 
-CLASSES: tuple[tuple[Moments, Callable[[FiniteMDP, Table], Box]], ...] = (
-    ("reward", lambda mdp, expert: reward_box(mdp)),
-    ("off-Q", lambda mdp, expert: q_box(mdp)),
-    ("on-Q", lambda mdp, expert: q_box(mdp)),
-    ("on-Q", induced),
-)
-
-
-class Judged(NamedTuple):
-    payoffs: dict[tuple[Moments, str], Any]
-    """sup U, for each of CLASSES."""
-    gap: Any
-    constant: Any
-    """H of {r, −r}."""
-    error: Any
-    """(1/T) Σ_t E_{s ~ π} e_t(s)."""
-
-
-def _judge(mdp: FiniteMDP, expert: Any, policy: Any, reward: Any) -> Judged:
-    check_policy(mdp, expert, "the expert")
-    check_policy(mdp, policy)
-    payoffs, *rest = jax.tree.map(np.asarray, _numbers(mdp, expert, policy, reward))
-    labels = [(moments, functions(mdp, expert).label) for moments, functions in CLASSES]
-    return Judged(dict(zip(labels, payoffs, strict=True)), *rest)
+BOXES: dict[Moments, Callable[[FiniteMDP, Table], Box]] = {
+    "reward": lambda mdp, expert: reward_box(mdp),
+    "off-Q": lambda mdp, expert: q_box(mdp),
+    "on-Q": lambda mdp, expert: q_box(mdp),
+}
+CLASSES = (*BOXES.items(), ("on-Q", induced))
 
 
 @over_batches
 def _numbers(mdp: FiniteMDP, expert: Table, policy: Table, reward: Table) -> tuple[list[Array], Array, Array, Array]:
-    """What `Judged` holds."""
+    """sup U for each of CLASSES, the gap, H of {r, −r} and (1/T) Σ_t E_{s ~ π} e_t(s)."""
     advantage = advantages(mdp, reward, expert)
     return (
         [functions(mdp, expert).sup(Game(of, mdp, expert).difference(policy)) for of, functions in CLASSES],
@@ -146,6 +144,17 @@ class Construction(NamedTuple):
     learner: np.ndarray
     payoff: float
     gap: float
+
+    @property
+    def bound(self) -> float:
+        """The upper bound on the gap that the payoff gives."""
+        return float(upper_bound(self.moments, self.payoff, self.example.mdp.horizon))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.example.name}, {self.moments} moments, T = {self.example.mdp.horizon}: "
+            f"payoff {self.payoff:.4g}, gap {self.gap:.4g}, upper bound {self.bound:.4g}"
+        )
 
 
 def cliff_reward(epsilon: float, horizon: int) -> Construction:
@@ -169,8 +178,11 @@ def cliff_on_q(epsilon: float, horizon: int) -> Construction:
 
 
 def loop_reward(epsilon: float, horizon: int) -> Construction:
-    """Errs everywhere with probability ε: the gap ε (T − 1)."""
-    return _construct("reward", loop(horizon), _probability(epsilon, 1), where="all")
+    """Errs everywhere with p, the smaller root of p + (T − 1) (2p − p²) = T ε: U1 = ε, the gap p (T − 1)."""
+    example = loop(horizon)
+    total, twice = horizon * _probability(epsilon, 1), 2 * horizon - 1
+    p = 2 * total / (twice + math.sqrt(twice**2 - 4 * (horizon - 1) * total))
+    return _construct("reward", example, p, where="all")
 
 
 def loop_off_q(epsilon: float, horizon: int) -> Construction:
@@ -182,8 +194,8 @@ def loop_off_q(epsilon: float, horizon: int) -> Construction:
 
 
 def loop_on_q(epsilon: float, horizon: int) -> Construction:
-    """Errs everywhere with probability ε: U3 = ε (T + 1) / 2T, the gap ε (T − 1)."""
-    return _construct("on-Q", loop(horizon), _probability(epsilon, 1), where="all")
+    """Errs everywhere with probability p = 2 T ε / (T + 1): U3 = ε, the gap p (T − 1)."""
+    return _construct("on-Q", loop(horizon), _probability(epsilon, 2 * horizon / (horizon + 1)), where="all")
 
 
 def unicycle_classification(kappa: float, horizon: int) -> Construction:
@@ -199,7 +211,7 @@ def loop_classification(kappa: float, horizon: int) -> Construction:
 def _probability(error: float, times: float) -> float:
     check_positive(error=error)
     if error * times > 1:
-        raise SettingError(f"error is {error}: {times} times that must be a probability, and is {error * times:g}")
+        raise SettingError(f"error is {error}: {times:g} times that must be a probability, and is {error * times:g}")
     return error * times
 
 
@@ -208,9 +220,14 @@ def _construct(moments: Moments, example: Example, p: float, where: str | int) -
 
 
 def _judged(moments: Moments, example: Example, learner: np.ndarray) -> Construction:
-    judged = _judge(example.mdp, example.expert, learner, example.reward)
-    payoff = next(found for (of, _), found in judged.payoffs.items() if of == moments)
-    return Construction(moments, example, learner, float(payoff), float(judged.gap))
+    payoffs, gap = _payoffs_and_gap(example.mdp, example.expert, learner, example.reward)
+    return Construction(moments, example, learner, float(payoffs[moments]), float(gap))
+
+
+@over_batches
+def _payoffs_and_gap(mdp: FiniteMDP, expert: Table, policy: Table, reward: Table) -> tuple[dict[Moments, Array], Array]:
+    payoffs = {of: make(mdp, expert).sup(Game(of, mdp, expert).difference(policy)) for of, make in BOXES.items()}
+    return payoffs, imitation_gap(mdp, reward, expert, policy)
 
 
 def slope(horizons: Sequence[int], gaps: Sequence[float]) -> float:
@@ -231,6 +248,7 @@ def random_instances(
     Half the experts are deterministic, and a learner is its expert mixed with another policy by a share that is itself
     random. Of the rewards a third is uniform in [−1, 1], a third on its ends, a third the worst for the learner.
     """
+    check_whole(0, seed=seed)
     check_whole(1, count=count, states=states, actions=actions, horizon=horizon)
     rng = np.random.default_rng(seed)
     shape = (count, horizon, states)

@@ -130,6 +130,16 @@ def erring(example: Example, p: float, where: str | int = "all") -> np.ndarray:
     return np.broadcast_to(learner, example.expert.shape)
 
 
+def reachable(example: Example, acts: Any = None) -> list[np.ndarray]:
+    """The states that can be reached at each time, by any available actions or by those of `acts`[s, a] alone."""
+    following = _following(example)
+    acts = np.asarray(example.mdp.available if acts is None else acts, bool)
+    states = [np.flatnonzero(example.mdp.initial)]
+    while len(states) < example.mdp.horizon:
+        states.append(np.unique(following[states[-1]][acts[states[-1]]]))
+    return states
+
+
 def loop_gap(p: float, horizon: int) -> float:
     """p (T − 1): whatever came before, an error costs the next step in s_1."""
     return p * (horizon - 1)
@@ -218,11 +228,7 @@ def _following(example: Example) -> np.ndarray:
 
 
 def _visited(example: Example) -> set[int]:
-    following, acts = _following(example), example.expert[0].argmax(-1)
-    visited = [0]
-    for _ in range(example.mdp.horizon - 1):
-        visited.append(int(following[visited[-1], acts[visited[-1]]]))
-    return set(visited)
+    return {int(state) for states in reachable(example, example.expert[0] > 0) for state in states}
 
 
 def _draw_edge(axis: Any, start: np.ndarray, end: np.ndarray, color: str, label: str, bend: float) -> None:

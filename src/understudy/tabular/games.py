@@ -16,10 +16,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from understudy import payoffs
-from understudy.errors import SpecError, check_choice, check_not_negative
+from understudy.errors import check_choice, check_not_negative
 from understudy.game import NEEDS, Moments
 from understudy.policies import Tabular, TimeIndexed
 from understudy.tabular.mdp import (
@@ -28,6 +29,8 @@ from understudy.tabular.mdp import (
     best_response,
     causal_entropy,
     check_policy,
+    check_single,
+    check_table,
     collapse,
     exact,
     occupancy,
@@ -48,24 +51,26 @@ class Game(eqx.Module):
 
     def __init__(self, moments: Moments, mdp: FiniteMDP, expert: Any):
         check_choice(tuple(NEEDS), moments=moments)
-        if mdp.initial.ndim != 1:
-            raise SpecError(f"a batch of {mdp.initial.shape[:-1]} MDPs: a game is on one, vmap over several")
+        check_single(mdp)
         if not isinstance(expert, jax.core.Tracer):
             check_policy(mdp, expert, "the expert")
-        with jax.enable_x64(True):
-            self.moments, self.mdp, self.expert = moments, mdp, jnp.asarray(expert, float)
-            self.visited = occupancy(mdp, self.expert)
+            expert = np.asarray(expert, np.float64)
+        self.moments, self.mdp, self.expert = moments, mdp, expert
+        self.visited = occupancy(mdp, expert)
 
     def difference(self, policy: Table) -> Table:
         """w: what the payoff of π puts on each f_t(s, a)."""
+        self._check(policy)
         return _difference(self, policy)
 
     def payoff(self, policy: Table, f: Table) -> Float[Array, ""]:
         """U(π, f)."""
+        self._check(policy, f)
         return _payoff(self, policy, f)
 
     def pair(self, policy: Table) -> Pair:
         """The two sides as weighted samples, every (t, s, a) of them, made as for sampled games."""
+        self._check(policy)
         return _pair(self, policy)
 
     def cost(self, f: Table) -> Table:
@@ -79,11 +84,19 @@ class Game(eqx.Module):
 
         H is the causal entropy; under off-Q moments, which know the expert's states alone, E_{s ~ π_E} Σ_t H(π_t(s)).
         """
+        self._check(f=f)
         if not isinstance(alpha, jax.Array):
             check_not_negative(alpha=alpha)
             if alpha == 0:
                 return _best(self, f)
         return _lead(self, _cost(self, f), alpha)
+
+    def _check(self, policy: Any = None, f: Any = None) -> None:
+        """Name what is wrong with tables that a person gave; inside a compiled function there is nothing to look at."""
+        if policy is not None and not isinstance(policy, jax.core.Tracer):
+            check_policy(self.mdp, policy)
+        if f is not None and not isinstance(f, jax.core.Tracer):
+            check_table(self.mdp, f, "f")
 
     def lead(self, cost: Table, temperature: float | Array) -> Table:
         """argmin over π of the expected sum of `cost` − temperature · H(π): the regularised leader, where `cost` is the

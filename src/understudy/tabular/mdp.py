@@ -6,6 +6,7 @@ one. `samples` turns an occupancy into the weighted (t, s, a) that `payoffs` tak
 the same code as the sampled ones.
 """
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -15,9 +16,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from understudy.errors import SpecError
+from understudy.arrays import Array
+from understudy.errors import SettingError, SpecError
 from understudy.types import Samples
 
 P = ParamSpec("P")
@@ -47,20 +49,69 @@ def exact(function: Callable[P, R], static: tuple[str, ...] = ()) -> Callable[P,
     return inside
 
 
-def over_batches(function: Callable[..., R]) -> Callable[..., R]:
-    """Of an MDP and tables: exact, and for a batch of MDPs (leading axes on every argument) one result each."""
+POLICIES = {"policy": "the policy", "expert": "the expert", "valued": "the policy"}
+TABLES = {"reward": "the reward", "cost": "the cost", "visited": "the occupancy", "f": "f", "g": "g"}
+"""Parameters that `over_batches` checks, by name: [t, s, a] tables, of distributions over actions or of numbers."""
 
-    def mapped(mdp: "FiniteMDP", *tables: Any) -> R:
-        tables = tuple(jnp.asarray(table) for table in tables)
+
+def over_batches(function: Callable[..., R]) -> Callable[..., R]:
+    """Of an MDP and tables: exact, and for a batch of MDPs (leading axes on every argument) one result each.
+
+    Tables are checked by their parameter's name, in the compiled program, which reads them anyway; single numbers serve
+    all MDPs.
+    """
+    names = list(inspect.signature(function).parameters)[1:]
+
+    def one(mdp: "FiniteMDP", *arguments: Array) -> tuple[R, Array]:
+        fine = [_fine(mdp, name, argument) for name, argument in zip(names, arguments, strict=True)]
+        return function(mdp, *arguments), jnp.stack([jnp.asarray(True), *fine])
+
+    def mapped(mdp: "FiniteMDP", *arguments: Any) -> tuple[R, Array]:
         if mdp.initial.ndim == 1:
-            return function(mdp, *tables)
+            return one(mdp, *arguments)
+        arguments = tuple(jnp.broadcast_to(x, len(mdp.initial)) if jnp.ndim(x) == 0 else x for x in arguments)
         if jax.default_backend() != "cpu":
-            return jax.vmap(mapped)(mdp, *tables)
+            return jax.vmap(mapped)(mdp, *arguments)
         # All at once, every time step would fetch every MDP's transitions from memory; a few at once stay in the cache.
         numbers = sum(leaf[0].size for leaf in jax.tree.leaves(mdp))
-        return jax.lax.map(lambda one: mapped(*one), (mdp, *tables), batch_size=max(1, CACHED // numbers))
+        return jax.lax.map(lambda each: mapped(*each), (mdp, *arguments), batch_size=max(1, CACHED // numbers))
 
-    return wraps(function)(exact(mapped))
+    compiled = exact(lambda mdp, *arguments: mapped(mdp, *map(jnp.asarray, arguments)))
+
+    @wraps(function)
+    def inside(mdp: "FiniteMDP", *arguments: Any) -> R:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((mdp, arguments))):
+            return compiled(mdp, *arguments)[0]
+        for name, argument in zip(names, arguments, strict=True):
+            if (name in POLICIES or name in TABLES) and np.shape(argument) != mdp.table:
+                what = POLICIES.get(name) or TABLES[name]
+                raise SpecError(
+                    f"{what} has shape {np.shape(argument)}: (steps, states, actions) = {mdp.table} is needed"
+                )
+        result, fine = compiled(mdp, *arguments)
+        if isinstance(fine, jax.core.Tracer):  # called inside another compiled function, with constants
+            return result
+        if not np.all(fine):
+            for name, argument in zip(names, arguments, strict=True):
+                if name in POLICIES:
+                    check_policy(mdp, argument, POLICIES[name])
+                elif name in TABLES:
+                    check_table(mdp, argument, TABLES[name])
+                elif name == "temperature":
+                    raise SettingError(f"temperature is {argument}: a number above 0 is needed")
+        return result
+
+    return inside
+
+
+def _fine(mdp: "FiniteMDP", name: str, argument: Array) -> Array:
+    """Whether an argument is what its name says."""
+    if name in POLICIES:
+        sums = jnp.abs(argument.sum(-1) - 1).max() <= ONE
+        return sums & (argument.min() >= 0) & jnp.all(jnp.where(mdp.available, True, argument == 0))
+    if name in TABLES:
+        return jnp.isfinite(argument).all()
+    return jnp.asarray(argument > 0).all() if name == "temperature" else jnp.asarray(True)
 
 
 class Dynamics(eqx.Module):
@@ -134,11 +185,9 @@ class FiniteMDP(eqx.Module):
                 raise SpecError(f"transitions{_first(bad)} is {transitions[bad][0]}: there are {states} states")
         else:
             check_distribution("transitions", np.asarray(transitions, np.float64))
-        with jax.enable_x64(True):
-            self.dynamics = (
-                Successors(jnp.asarray(transitions, jnp.int32)) if indexed else Dense(jnp.asarray(transitions, float))
-            )
-            self.initial, self.available = jnp.asarray(initial), jnp.asarray(allowed)
+        # NumPy's arrays, since JAX's would fall to float32 in the hands of a person who adds them up.
+        self.dynamics = Successors(transitions.astype(np.int32)) if indexed else Dense(transitions.astype(np.float64))
+        self.initial, self.available = initial, allowed
         self.horizon = int(horizon)
 
     @property
@@ -154,20 +203,27 @@ class FiniteMDP(eqx.Module):
         """(T, S, A): that of a policy's or a reward's table."""
         return self.horizon, self.states, self.actions
 
+    @property
+    def table(self) -> tuple[int, ...]:
+        """`shape`, for a batch of MDPs with its leading axes."""
+        return (*self.available.shape[:-2], *self.shape)
 
-def check_distribution(name: str, rows: np.ndarray) -> None:
-    if not (np.isfinite(rows).all() and (rows >= 0).all()):
-        raise SpecError(f"{name}{_first(~(rows >= 0) | ~np.isfinite(rows))} is negative or not a number")
-    if not np.allclose(rows.sum(-1), 1, rtol=0, atol=ONE):
-        raise SpecError(f"{name}{_first(abs(rows.sum(-1) - 1) > ONE)} does not sum to one")
+
+def check_distribution(name: str, rows: Any) -> None:
+    values = np.asarray(rows, np.float64)
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise SpecError(f"{name}{_first(~(values >= 0) | ~np.isfinite(values))} is negative or not a number")
+    off = abs(values.sum(-1) - 1)
+    if not (off <= ONE).all():
+        why = ": 32 bits are not exact enough, give float64" if off.max() < 1e-5 else ""
+        raise SpecError(f"{name}{_first(off > ONE)} does not sum to one (off by {off.max():.2g}{why})")
 
 
 def check_policy(mdp: FiniteMDP, policy: Any, name: str = "the policy") -> None:
     """A table of distributions over available actions, or a named error."""
     table = np.asarray(policy, np.float64)
-    batch = mdp.available.shape[:-2]
-    if table.shape != (*batch, *mdp.shape):
-        raise SpecError(f"{name} has shape {table.shape}: (steps, states, actions) = {(*batch, *mdp.shape)} is needed")
+    if table.shape != mdp.table:
+        raise SpecError(f"{name} has shape {table.shape}: (steps, states, actions) = {mdp.table} is needed")
     check_distribution(name, table)
     outside = (table > 0) & ~np.broadcast_to(np.asarray(mdp.available)[..., None, :, :], table.shape)
     if outside.any():
@@ -177,9 +233,8 @@ def check_policy(mdp: FiniteMDP, policy: Any, name: str = "the policy") -> None:
 def check_table(mdp: FiniteMDP, table: Any, name: str = "the reward", bound: float | None = None) -> None:
     """A table of finite numbers within ±bound, or a named error."""
     values = np.asarray(table, np.float64)
-    batch = mdp.available.shape[:-2]
-    if values.shape != (*batch, *mdp.shape):
-        raise SpecError(f"{name} has shape {values.shape}: (steps, states, actions) = {(*batch, *mdp.shape)} is needed")
+    if values.shape != mdp.table:
+        raise SpecError(f"{name} has shape {values.shape}: (steps, states, actions) = {mdp.table} is needed")
     if not np.isfinite(values).all():
         raise SpecError(f"{name}{_first(~np.isfinite(values))} is not a number")
     if bound is not None and (abs(values) > bound + ONE).any():
@@ -193,8 +248,16 @@ def _first(bad: Any) -> str:
 
 def stack(mdps: Sequence[FiniteMDP]) -> FiniteMDP:
     """Several MDPs of one shape as a batch."""
-    with jax.enable_x64(True):
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *mdps)
+    kinds = {(mdp.table, jax.tree.structure(mdp)) for mdp in mdps}
+    if len(kinds) != 1:
+        raise SpecError(f"MDPs of {len(kinds)} shapes, {sorted(str(shape) for shape, _ in kinds)}: one is needed")
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *mdps)
+
+
+def check_single(mdp: FiniteMDP) -> None:
+    """Refuse a batch, where one MDP is meant."""
+    if mdp.initial.ndim != 1:
+        raise SpecError(f"a batch of {mdp.initial.shape[:-1]} MDPs: this is for one at a time")
 
 
 @over_batches
@@ -303,8 +366,13 @@ def collapse(mdp: FiniteMDP, visited: Table) -> Table:
     return jnp.where(total > 0, visited / jnp.where(total > 0, total, 1.0), uniform(mdp))
 
 
-@exact
-def mixture(mdp: FiniteMDP, policies: Float[Array, "n t s a"], weights: Float[Array, " n"]) -> Table:
+def mixture(mdp: FiniteMDP, policies: Any, weights: Any) -> Table:
     """The policy with the occupancy of a mixture: one of the policies, drawn with `weights` once an episode."""
-    visited = jax.vmap(lambda policy: occupancy(mdp, policy))(policies)
-    return collapse(mdp, jnp.tensordot(weights, visited, axes=1))
+    check_single(mdp)
+    for index, policy in enumerate(policies):
+        check_policy(mdp, policy, f"policy {index}")
+    check_distribution("weights", weights)
+    if np.shape(weights) != (len(policies),):
+        raise SpecError(f"weights have shape {np.shape(weights)} for {len(policies)} policies")
+    visited = np.stack([occupancy(mdp, policy) for policy in policies])
+    return collapse(mdp, np.tensordot(np.asarray(weights, np.float64), visited, axes=1))

@@ -38,11 +38,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from understudy.errors import SpecError, check_positive, check_whole
+from understudy.tabular.classical.matching import numbers
 from understudy.tabular.mdp import (
     FiniteMDP,
     Table,
     best_response,
     check_distribution,
+    check_single,
     collapse,
     exact,
     occupancy,
@@ -139,18 +141,15 @@ class StateMatch(NamedTuple):
 
 def match_states(mdp: FiniteMDP, observed: Any, tolerance: float, most: int = 100_000) -> StateMatch:
     """A policy whose state distributions d_t(s) are those `observed`, by (5) and (6), until the certificate is within
-    `tolerance` or `most` iterations were made.
+    `tolerance`, which is looked at after every 50, or `most` iterations were made.
 
     It takes the dynamics and the expert's state distributions, and no action. Where some policy has the observed
     distributions, the game's value is 0 and `payoff` is at most the certificate.
     """
     check_positive(tolerance=tolerance)
     check_whole(1, most=most)
-    if mdp.initial.ndim != 1:
-        raise SpecError(
-            f"a batch of MDPs of shape {mdp.initial.shape[:-1]} was given: match_states takes one at a time"
-        )
-    table = np.asarray(observed, np.float64)
+    check_single(mdp)
+    table = numbers(observed, "the observed states")
     if table.shape != mdp.shape[:2]:
         raise SpecError(f"the observed states have shape {table.shape}: (steps, states) = {mdp.shape[:2]} is needed")
     check_distribution("the observed states", table)
@@ -181,11 +180,12 @@ def _match_states(mdp: FiniteMDP, observed: Any, tolerance: float, most: int) ->
 
     def block(now: tuple[Any, ...]) -> tuple[Any, ...]:
         count, state, _ = now
-        state = jax.lax.fori_loop(0, BETWEEN, iterate, state)
-        return count + BETWEEN, state, certify(state[0], state[1], count + BETWEEN)
+        then = jnp.minimum(count + BETWEEN, most)
+        state = jax.lax.fori_loop(count, then, iterate, state)
+        return then, state, certify(state[0], state[1], then)
 
     zero = jnp.zeros(mdp.shape[:2])
-    start: Any = (0, (jnp.zeros(mdp.shape), zero, zero, zero, zero), (jnp.inf, jnp.inf))
+    start: Any = (jnp.zeros((), int), (jnp.zeros(mdp.shape), zero, zero, zero, zero), (jnp.inf, jnp.inf))
     count, state, (payoff, certificate) = jax.lax.while_loop(
         lambda now: (now[2][1] > tolerance) & (now[0] < most), block, start
     )

@@ -20,10 +20,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from understudy.arrays import Array
 from understudy.errors import SpecError, check_positive
-from understudy.tabular.mdp import FiniteMDP, Table, check_policy, exact, q_values
+from understudy.tabular.mdp import FiniteMDP, Table, check_policy, check_single, exact, q_values
 
 Parameter = Float[Array, "..."]
 
@@ -98,6 +99,11 @@ class MomentClass(eqx.Module):
     def radius(self) -> Float[Array, ""]:
         """The largest ‖θ‖₂ in Θ."""
 
+    @property
+    @abstractmethod
+    def size(self) -> np.ndarray:
+        """The largest |f_t(s, a)| in the class, at each t, or a bound on it."""
+
     def adjoint(self, w: Table) -> Parameter:
         """The slope in θ of Σ w · embed(θ)."""
         (slope,) = jax.linear_transpose(self.embed, jnp.zeros(self.embed.shape, w.dtype))(w)
@@ -140,6 +146,16 @@ class Box(MomentClass):
     def radius(self) -> Float[Array, ""]:
         return jnp.linalg.norm(self.bound.ravel())
 
+    @property
+    def size(self) -> np.ndarray:
+        if isinstance(self.embed, ExpertQ):  # |Q_t| ≤ T − t, over 2T
+            horizon = self.embed.mdp.horizon
+            return (horizon - np.arange(horizon)) / (2 * horizon)
+        largest = np.asarray(self.bound)
+        if isinstance(self.embed, AtAllTimes):
+            largest = np.broadcast_to(largest, (self.embed.horizon, *largest.shape))
+        return largest.reshape(len(largest), -1).max(1)
+
 
 class Ball(MomentClass):
     """‖θ‖₂ ≤ bound."""
@@ -160,22 +176,27 @@ class Ball(MomentClass):
     def radius(self) -> Float[Array, ""]:
         return self.bound
 
+    @property
+    def size(self) -> np.ndarray:
+        assert isinstance(self.embed, Features)
+        return float(self.bound) * np.linalg.norm(np.asarray(self.embed.features), axis=-1).max((1, 2))
+
 
 def reward_box(mdp: FiniteMDP, bound: float = 0.5, stationary: bool = False) -> Box:
     """F_r / 2: every |f_t(s, a)| ≤ 1/2; with `stationary`, those that are the same at all times."""
     check_positive(bound=bound)
+    check_single(mdp)
     embed: Embedding = AtAllTimes(horizon=mdp.horizon, shape=mdp.shape[1:]) if stationary else Itself(shape=mdp.shape)
     label = f"F_r/2: all {'stationary ' if stationary else ''}rewards, |f| ≤ {bound:g}"
-    with jax.enable_x64(True):
-        return Box(label, embed, jnp.full(embed.shape, float(bound)))
+    return Box(label, embed, np.full(embed.shape, float(bound)))
 
 
 def q_box(mdp: FiniteMDP) -> Box:
     """F_Q / 2T, and all other functions of its size: |f_t(s, a)| ≤ (T − t) / 2T."""
+    check_single(mdp)
     left = (mdp.horizon - np.arange(mdp.horizon)) / (2 * mdp.horizon)
-    with jax.enable_x64(True):
-        bound = jnp.asarray(np.broadcast_to(left[:, None, None], mdp.shape))
-        return Box("F_Q/2T: all functions, |f_t| ≤ (T−t)/2T", Itself(shape=mdp.shape), bound)
+    bound = np.array(np.broadcast_to(left[:, None, None], mdp.shape))
+    return Box("F_Q/2T: all functions, |f_t| ≤ (T−t)/2T", Itself(shape=mdp.shape), bound)
 
 
 def induced(mdp: FiniteMDP, expert: Any) -> Box:
@@ -183,25 +204,26 @@ def induced(mdp: FiniteMDP, expert: Any) -> Box:
 
     Linear in r; the on-Q game over it is the reward game over r / 2, divided by T.
     """
+    check_single(mdp)
     if not isinstance(expert, jax.core.Tracer):
         check_policy(mdp, expert, "the expert")
-    with jax.enable_x64(True):
-        embed = ExpertQ(mdp=mdp, expert=jnp.asarray(expert, float), shape=mdp.shape)
-        return Box("F_QE/2T: the expert's Q-functions, |r| ≤ 1", embed, jnp.ones(mdp.shape))
+        expert = np.asarray(expert, np.float64)
+    embed = ExpertQ(mdp=mdp, expert=expert, shape=mdp.shape)
+    return Box("F_QE/2T: the expert's Q-functions, |r| ≤ 1", embed, np.ones(mdp.shape))
 
 
 def span(mdp: FiniteMDP, features: Any, radius: float = 1.0) -> Ball:
     """f = φ · θ with ‖θ‖₂ ≤ radius, for features φ[s, a, k] or φ[t, s, a, k]."""
     check_positive(radius=radius)
+    check_single(mdp)
     table = np.asarray(features, np.float64)
     if table.shape[:-1] not in (mdp.shape, mdp.shape[1:]):
         raise SpecError(f"features have shape {table.shape}: (states, actions) = {mdp.shape[1:]} and k are needed")
     if not np.isfinite(table).all():
         raise SpecError(f"features {[int(i) for i in np.argwhere(~np.isfinite(table))[0]]} is not a number")
     count = table.shape[-1]
-    with jax.enable_x64(True):
-        embed = Features(features=jnp.asarray(np.broadcast_to(table, (*mdp.shape, count))), shape=(count,))
-        return Ball(f"span of {count} features, ‖θ‖ ≤ {radius:g}", embed, jnp.asarray(float(radius)))
+    embed = Features(features=np.array(np.broadcast_to(table, (*mdp.shape, count))), shape=(count,))
+    return Ball(f"span of {count} features, ‖θ‖ ≤ {radius:g}", embed, np.asarray(float(radius)))
 
 
 def kernel_ball(mdp: FiniteMDP, gram: Any, radius: float = 1.0) -> Ball:

@@ -45,7 +45,17 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import linprog
 
 from understudy.errors import SpecError, check_choice, check_whole
-from understudy.tabular.mdp import FiniteMDP, Table, check_policy, exact, occupancy, over_batches, q_values
+from understudy.tabular.classical.matching import check_features
+from understudy.tabular.mdp import (
+    FiniteMDP,
+    Table,
+    check_policy,
+    check_single,
+    exact,
+    occupancy,
+    over_batches,
+    q_values,
+)
 from understudy.tabular.moments import q_box, reward_box
 
 QMoments = Literal["off-Q", "on-Q"]
@@ -77,6 +87,9 @@ def combined_payoff(
 def combined_difference(mdp: FiniteMDP, expert: Any, policy: Any, cut: int, moments: QMoments) -> tuple[Table, Table]:
     """(w, v) of (4) or (5): U(π, (f, g)) = Σ w·f + Σ v·g."""
     check_choice(("off-Q", "on-Q"), moments=moments)
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((mdp, expert, policy))):
+        check_policy(mdp, expert, "the expert")
+        check_policy(mdp, policy)
     first, then, sign = (expert, policy, 1.0) if moments == "off-Q" else (policy, expert, -1.0)
     return _combined_difference(mdp, first, then, _each(mdp, cut), np.broadcast_to(sign, mdp.initial.shape[:-1]))
 
@@ -166,8 +179,7 @@ def psdp(mdp: FiniteMDP, expert: Any, features: Any = None, seen: Any = None) ->
     is least at the solution of a linear program in π_t, one for each t. The supplement describes the procedure in words
     and starts at its T − 1; it starts here at the last step, which is T − 1 when times are counted from 0.
     """
-    if mdp.initial.ndim != 1:
-        raise SpecError(f"a batch of MDPs of shape {mdp.initial.shape[:-1]} was given: psdp takes one at a time")
+    check_single(mdp)
     check_policy(mdp, expert, "the expert")
     phi, label = _features(mdp, features), _labels(mdp, seen)
     expert = np.asarray(expert, np.float64)
@@ -188,9 +200,10 @@ def psdp(mdp: FiniteMDP, expert: Any, features: Any = None, seen: Any = None) ->
 
 def moment_errors(mdp: FiniteMDP, expert: Any, policy: Any, features: Any = None) -> Float[Array, " t"]:
     """ε_t of (7) for any policy: how far its future reward moments are from the expert's at each step."""
+    check_single(mdp)
     check_policy(mdp, expert, "the expert")
     check_policy(mdp, policy)
-    return _moment_errors(mdp, expert, policy, _features(mdp, features))
+    return _moment_errors(mdp, np.asarray(expert), np.asarray(policy), _features(mdp, features))
 
 
 @exact
@@ -228,11 +241,8 @@ def _closest(reached: np.ndarray, target: np.ndarray, allowed: np.ndarray) -> np
 def _features(mdp: FiniteMDP, features: Any) -> np.ndarray:
     if features is None:
         return np.eye(int(np.prod(mdp.shape))).reshape(*mdp.shape, -1)
+    check_features(mdp, features)
     table = np.asarray(features, np.float64)
-    if table.shape[:-1] not in (mdp.shape, mdp.shape[1:]):
-        raise SpecError(f"features have shape {table.shape}: (states, actions) = {mdp.shape[1:]} and k are needed")
-    if not np.isfinite(table).all():
-        raise SpecError(f"features {[int(i) for i in np.argwhere(~np.isfinite(table))[0]]} is not a number")
     return np.broadcast_to(table, (*mdp.shape, table.shape[-1]))
 
 

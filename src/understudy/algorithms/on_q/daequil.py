@@ -24,12 +24,13 @@ has the weights that it has; the optimiser's memory is kept from round to round.
 """
 
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+import tyro
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.algorithms.off_q.bc import ell
@@ -41,7 +42,6 @@ from understudy.game import Algorithm, Card
 from understudy.players import Memory, Player, best_response, gradient, repeat
 from understudy.policies import Carry, Framed, Member, Policy
 from understudy.types import Dataset, Info, RoundData, Spec, Transition
-
 
 UNJUDGED = 1e30
 """The payoff of a policy that was never rolled out."""
@@ -80,7 +80,7 @@ class DAeQuIL(Algorithm):
         "forest": {"steps": 2_000, "cloning_weight": 0.05, "critic_hidden": (32, 32)},
     }
 
-    moments: Features | None = eqx.field(static=True, default=None)
+    moments: Annotated[Features | None, tyro.conf.Suppress] = eqx.field(static=True, default=None)
     """φ(obs, act), in the environment's own numbers: the moments to match. Default: state and action, standardised."""
     lr: float = 3e-4
     """Adam's learning rate, of policy and critic."""
@@ -96,7 +96,7 @@ class DAeQuIL(Algorithm):
     """Steps in a minibatch."""
     rounds: int = eqx.field(static=True, default=11)
     """Rounds; the first is behavioral cloning on the demonstrations."""
-    episodes: int = eqx.field(static=True, default=10)
+    rollouts: int = eqx.field(static=True, default=10)
     """Episodes that a round plays."""
     steps: int = eqx.field(static=True, default=3_000)
     """Gradient steps of the policy in a round."""
@@ -115,7 +115,7 @@ class DAeQuIL(Algorithm):
             cloning_weight=self.cloning_weight, weight_decay=self.weight_decay, gradient_weight=self.gradient_weight
         )
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
-        check_whole(1, critic_steps=self.critic_steps, episodes=self.episodes)
+        check_whole(1, critic_steps=self.critic_steps, rollouts=self.rollouts)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
         if self.moments is not None and not callable(self.moments):
             raise SettingError(f"moments is {self.moments!r}: a function of (obs, act) is needed")
@@ -124,7 +124,7 @@ class DAeQuIL(Algorithm):
         policy_key, critic_key = jax.random.split(key)
         policy = new_policy(policy_key, spec, self.hidden, self.squash)
         critics = jax.lax.map(partial(self._fresh, spec), jax.random.split(critic_key, self.rounds))
-        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.episodes * spec.horizon, 1))
+        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.rollouts * spec.horizon, 1))
         return DAeQuILState(
             policy,
             self._player().init(policy),

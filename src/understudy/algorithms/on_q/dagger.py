@@ -70,7 +70,7 @@ class DAgger(Algorithm):
     """Steps in a minibatch."""
     rounds: int = eqx.field(static=True, default=11)
     """Rounds; the first is behavioral cloning on the demonstrations."""
-    episodes: int = eqx.field(static=True, default=10)
+    rollouts: int = eqx.field(static=True, default=10)
     """Episodes that a round plays."""
     steps: int = eqx.field(static=True, default=5_000)
     """Gradient steps a round."""
@@ -82,12 +82,12 @@ class DAgger(Algorithm):
     def __check_init__(self) -> None:
         check_positive(lr=self.lr)
         check_not_negative(weight_decay=self.weight_decay)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, episodes=self.episodes)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, rollouts=self.rollouts)
         check_layers(hidden=self.hidden)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
         policy = new_policy(key, spec, self.hidden, self.squash)
-        room = (self.rounds - 1) * self.episodes * spec.horizon
+        room = (self.rounds - 1) * self.rollouts * spec.horizon
         history = Dataset.empty(demonstrations, max(room, 1))
         return DAggerState(policy, self._player().init(policy), Frame.fit(spec, demonstrations), history)
 

@@ -36,9 +36,15 @@ class Matched(NamedTuple):
         return self.error <= self.tolerance
 
 
-@over_batches
-def feature_moments(mdp: FiniteMDP, features: Float[Array, "... k"], policy: Table) -> Weights:
+def feature_moments(mdp: FiniteMDP, features: Any, policy: Any) -> Weights:
     """μ(π) = (1/T) Σ_t E_π φ_t(s_t, a_t); the features are [s, a, k], the same at all times, or [t, s, a, k]."""
+    check_policy(mdp, policy)
+    check_features(mdp, features)
+    return _feature_moments(mdp, features, policy)
+
+
+@over_batches
+def _feature_moments(mdp: FiniteMDP, features: Float[Array, "... k"], policy: Table) -> Weights:
     return moments(features, occupancy(mdp, policy))
 
 
@@ -68,7 +74,7 @@ def matched(
     tolerance: Float[Array, ""],
 ) -> Matched:
     """The result, its error measured anew on the policy that is handed over."""
-    error = jnp.linalg.norm(feature_moments(mdp, features, policy) - target)
+    error = jnp.linalg.norm(_feature_moments(mdp, features, policy) - target)
     return Matched(policy, weights, error, iterations, tolerance)
 
 
@@ -82,13 +88,22 @@ def check(mdp: FiniteMDP, features: Any, expert: Any, tolerance: Any, max_iterat
 
 def check_features(mdp: FiniteMDP, features: Any) -> None:
     """Finite numbers [s, a, k] or [t, s, a, k], or a named error."""
-    values = np.asarray(features, np.float64)
+    values = numbers(features, "the features")
     batch = mdp.available.shape[:-2]
     tables = [(*batch, *mdp.shape[1:]), (*batch, *mdp.shape)]
     if values.shape[:-1] not in tables or values.shape[-1] == 0:
         raise SpecError(f"the features have shape {values.shape}: {tables[0]} or {tables[1]} and features are needed")
-    if not np.isfinite(values).all():
-        raise SpecError(f"the features {np.argwhere(~np.isfinite(values))[0].tolist()} are not finite")
+
+
+def numbers(values: Any, name: str) -> np.ndarray:
+    """An array of finite numbers, or a named error."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{name} are not an array of numbers: {str(error).splitlines()[0]}") from error
+    if not np.isfinite(array).all():
+        raise SpecError(f"{name} {np.argwhere(~np.isfinite(array))[0].tolist()} are not finite")
+    return array
 
 
 def spread(mdp: FiniteMDP, *numbers: Any) -> tuple[np.ndarray, ...]:

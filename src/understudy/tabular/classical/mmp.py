@@ -21,23 +21,29 @@ exactly. The same lines are the Frank-Wolfe method with steps 1/k on ½ ‖μ̄ 
 
     error² ≤ 2 λ m + D² (1 + ln k) / k,       D the largest distance of two policies' moments
 
-and λ = tolerance² / 4m, the default, is small enough for any tolerance. What else it guarantees is ξ ≤ c(θ): for a
-deterministic expert that is the only best response to some θ, the planner's answer to the cost found is the expert.
+and λ = tolerance² / 4m, the default, is small enough for any tolerance.
+
+What its cost says. A policy π costs θ · (μ(π) − μ_E) ≥ L(π) − ξ more than the expert. So for a deterministic expert the
+planner's answer to the cost found, without loss, is the expert once ξ is below the smallest L of any other
+deterministic policy (other where the expert goes). Where the expert is the only best response to some θ, such weights
+exist, and descending c with a small enough λ leads to them; but line 5 stops at the error of the mixture, which may be
+met long before. `slack` tells.
 
 Reference: Ratliff, Bagnell and Zinkevich, "Maximum Margin Planning" (2006).
 
 Deviations: one example, an MDP with an expert who may be stochastic, whose loss is then zero on all it might do. The
 cost is not held positive, as a horizon that is fixed needs no such thing. The paper hands over θ and plans with it,
-which reproduces the moments of an expert who is a best response; the mixture matches any expert's.
+which can reproduce the moments of an expert who is a best response alone; the mixture matches any expert's.
 """
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from understudy.errors import check_positive
+from understudy.errors import SpecError, check_positive
 from understudy.game import Card
 from understudy.tabular.classical.matching import (
     Matched,
@@ -48,6 +54,7 @@ from understudy.tabular.classical.matching import (
     linear,
     matched,
     moments,
+    numbers,
     spread,
 )
 from understudy.tabular.mdp import (
@@ -124,6 +131,9 @@ def slack(mdp: FiniteMDP, features: Any, expert: Any, weights: Any, margin: floa
     check_policy(mdp, expert, "the expert")
     check_features(mdp, features)
     check_positive(margin=margin)
+    count = (*mdp.initial.shape[:-1], np.shape(features)[-1])
+    if numbers(weights, "the weights").shape != count:
+        raise SpecError(f"the weights have shape {np.shape(weights)}: {count}, one for each feature, is needed")
     return _slack(mdp, features, expert, weights, *spread(mdp, margin))
 
 
