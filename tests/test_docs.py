@@ -37,7 +37,7 @@ def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
 def test_the_readmes_commands_run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    \.venv/bin/understudy (.*)$", README, re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         words = shlex.split(command)
         if words[0] == "theory":
@@ -159,7 +159,7 @@ def test_the_theory_page_has_the_numbers_that_were_computed():
     rows = list(csv.DictReader((ROOT / "docs/results/theory/theory.csv").open(encoding="utf-8")))
     for row in rows:
         if row["part"] == "slope":
-            example, moments = row["name"].split(", ")
+            example, moments = row["name"].split(", ", 1)
             assert f"| {example} | {moments} | {row['class']} | {float(row['value']):.3f} |" in page
         if row["part"] == "largest gap / bound":
             label = row["class"].replace("|", "\\|")
@@ -180,3 +180,23 @@ def test_the_theory_pages_example_says_what_it_computes():
     exec(code, {"print": said.append})
     assert [float(x) for x in said[:3]] == pytest.approx([2.0, 0.1, 0.1 / 20])
     assert said[3].met
+
+
+def test_the_forests_table_is_its_results():
+    page = (ROOT / "docs/daequil.md").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((ROOT / "docs/results/forest.csv").open(encoding="utf-8")))
+    for name in {(row["algorithm"], row["preset"]) for row in rows}:
+        cells = []
+        for x in range(11):
+            found = [float(r["mean_return"]) for r in rows if (r["algorithm"], r["preset"], r["x"]) == (*name, str(x))]
+            assert len(found) == 10
+            cells.append(f"{np.mean(found):.0f}")
+        assert f"| {name[0]} | {name[1]} | {' | '.join(cells)} |" in page
+
+
+@pytest.mark.parametrize("page", ["dagger.md", "daequil.md"])
+def test_the_pages_examples_run(page):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.S)
+    said = []
+    exec(code, {"print": lambda *words: said.append(words)})
+    assert len(said) == 1
