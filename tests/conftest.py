@@ -69,3 +69,10 @@ def surroundings():
         "continuous": {"env": us.make("Pendulum"), "expert": "scripted"},
         "discrete": {"env": walk, "expert": walk.expert()},
     }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_are_forgotten():
+    """Each compiled program holds memory maps, of which a process may have 65,530: a module's go with it."""
+    yield
+    jax.clear_caches()

@@ -24,13 +24,12 @@ has the weights that it has; the optimiser's memory is kept from round to round.
 """
 
 from functools import partial
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-import tyro
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.algorithms.off_q.bc import ell
@@ -77,10 +76,10 @@ class DAeQuIL(Algorithm):
     stops: ClassVar[tuple[str, ...]] = ("the payoff fell below delta",)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"steps": 3_000},
-        "forest": {"steps": 2_000, "cloning_weight": 0.05, "critic_hidden": (32, 32)},
+        "forest": {"cloning_weight": 0.05, "critic_hidden": (32, 32)},
     }
 
-    moments: Annotated[Features | None, tyro.conf.Suppress] = eqx.field(static=True, default=None)
+    moments: Features | None = eqx.field(static=True, default=None)
     """φ(obs, act), in the environment's own numbers: the moments to match. Default: state and action, standardised."""
     lr: float = 3e-4
     """Adam's learning rate, of policy and critic."""
@@ -98,7 +97,7 @@ class DAeQuIL(Algorithm):
     """Rounds; the first is behavioral cloning on the demonstrations."""
     rollouts: int = eqx.field(static=True, default=10)
     """Episodes that a round plays."""
-    steps: int = eqx.field(static=True, default=3_000)
+    steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of the policy in a round."""
     critic_steps: int = eqx.field(static=True, default=1_000)
     """Gradient steps of a round's critic, from scratch."""

@@ -72,7 +72,7 @@ class DAgger(Algorithm):
     """Rounds; the first is behavioral cloning on the demonstrations."""
     rollouts: int = eqx.field(static=True, default=10)
     """Episodes that a round plays."""
-    steps: int = eqx.field(static=True, default=5_000)
+    steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps a round."""
     squash: bool = eqx.field(static=True, default=True)
     """Continuous actions: pass the network's output through tanh."""
