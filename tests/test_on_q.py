@@ -232,3 +232,19 @@ def test_a_dataset_takes_more_steps_until_it_is_full():
     np.testing.assert_array_equal(room.steps.obs[:4], some.steps.obs[:4])
     np.testing.assert_array_equal(room.steps.obs[4:6], some.steps.obs[:2])
     assert RoundData(room).rollouts is None
+
+
+def test_the_regulariser_holds_the_policy_to_the_cloned_one():
+    """In the states that were visited, a heavy R leaves the policy where cloning left it."""
+    distances = {}
+    for anchor in (0.0, 1e4):
+        settings = {**TINY, "steps": 100, "lr": 3e-3}
+        kept, _ = states_of(us.daequil(**settings, **CRITIC, anchor=anchor, cloning_weight=0.0, gradient_weight=0.01))
+        state = jax.tree.map(jnp.asarray, kept[-1])
+        algorithm = us.daequil(**TINY, **CRITIC)
+        visited = jax.tree.map(lambda x, n=int(state.history.size): x[:n], state.history.steps)
+        apart = jax.vmap(lambda step, a=algorithm, s=state: a._apart(s, s.policy, step))(visited)
+        distances[anchor] = float(apart.mean())
+        cloned = kept[0].policy
+        np.testing.assert_array_equal(kept[-1].first.net.weights[0], cloned.net.weights[0])
+    assert distances[1e4] < 0.1 * distances[0.0]

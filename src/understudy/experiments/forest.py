@@ -37,6 +37,7 @@ LEARNERS: dict[str, Algorithm] = {
     "dagger": dagger.preset("forest"),
     "daequil, 2 moments": daequil.preset("forest", moments=swerve),
     "daequil, 5 moments": daequil.preset("forest", moments=swerve_where),
+    "daequil, 2 moments and R": daequil.preset("forest", moments=swerve, anchor=3.0, gradient_weight=0.25),
 }
 
 

@@ -10,11 +10,13 @@ else. Follow the regularised leader over the history of states, each with the cr
     3.     roll out π to D_π, ask π_E at its states: D_E
     4.     f_i ← argmax over f of L(f) = E_{D_π} f(s, a) − E_{D_E} f(s, a), from scratch
     5.     D ← D ∪ {(s, i)}
-    6.     π ← argmin over π' of (1 − n_E/n) E_{(s, i) ~ D} f_i(s, π'(s)) + w (n_E/n) ℓ_BC(π') + R(π')
+    6.     π ← argmin over π' of (1 − n_E/n) [ E_{(s, i) ~ D} f_i(s, π'(s)) + R(π') ] + w (n_E/n) ℓ_BC(π')
     7. until L(f_i) ≤ δ
 
-where n_E and n count demonstrated and all states. L(f_i), at the policy that was rolled out and before it moves, is the
-quantity that the theory bounds: it stops at δ, and the policy with the smallest is the one that is handed over.
+where n_E and n count demonstrated and all states, and R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² holds it to the cloned
+policy π_0: without a strongly convex R the leader jumps from one end of what the critics allow to the other. L(f_i), at
+the policy that was rolled out and before it moves, is the quantity that the theory bounds: it stops at δ, and the policy
+with the smallest is the one that is handed over.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.3 and Tables 12 and 14.
 
@@ -54,6 +56,8 @@ class DAeQuILState(NamedTuple):
     """The learner's states; a step's `round` says whose critic is its own."""
     critics: MLPCritic
     """One for each round, stacked."""
+    first: Member
+    """π_0, the cloned policy."""
     best: Member
     """The policy with the smallest payoff so far."""
     payoff: Float[Array, ""]
@@ -85,8 +89,10 @@ class DAeQuIL(Algorithm):
     """Adam's learning rate, of policy and critic."""
     cloning_weight: float = 1.0
     """Weight of the cloning loss, w."""
+    anchor: float = 0.0
+    """Weight ρ of R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² in round i, π_0 the cloned policy."""
     weight_decay: float = 0.0
-    """Decay of the policy's weights, decoupled from Adam: R."""
+    """Decay of the policy's weights, decoupled from Adam."""
     gradient_weight: float = 5.0
     """Weight of the critic's gradient penalty, at each of the two sides."""
     delta: float | None = None
@@ -131,6 +137,7 @@ class DAeQuIL(Algorithm):
             history,
             critics,
             policy,
+            policy,
             jnp.asarray(UNJUDGED),
             jnp.zeros((), jnp.int32),
         )
@@ -158,13 +165,16 @@ class DAeQuIL(Algorithm):
             index = jax.random.randint(history_key, (self.batch_size,), 0, jnp.maximum(history.size, 1))
             visited = jax.tree.map(lambda x: x[index], history.steps)
             costs = jax.vmap(partial(self._cost, state, policy))(visited)
+            apart = jax.vmap(partial(self._apart, state, policy))(visited)
+            costs = costs + self.anchor / jnp.maximum(state.round, 1) * apart
             return (1 - share) * costs.mean() + self.cloning_weight * share * cloning
 
         policy, memory, value = self._player().move(policy_key, state.policy, state.memory, loss)
         better = ~cloned & (payoff < state.payoff)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.policy, state.best)
         lowest = jnp.where(better, payoff, state.payoff)
-        new = state._replace(policy=policy, memory=memory, best=best, payoff=lowest, round=state.round + 1)
+        first = jax.tree.map(lambda new, old: jnp.where(cloned, new, old), policy, state.first)
+        new = state._replace(first=first, policy=policy, memory=memory, best=best, payoff=lowest, round=state.round + 1)
         metrics = {"loss": value, "payoff": jnp.where(cloned, 0.0, payoff)}
         small = jnp.asarray(False) if self.delta is None else ~cloned & (payoff <= self.delta)  # line 7
         return new, Info(metrics, jnp.where(small, 1, 0))
@@ -222,6 +232,15 @@ class DAeQuIL(Algorithm):
         if state.frame.act_scale is not None:
             act = state.frame.act_center + state.frame.act_scale * act
         return critic(visited.t, visited.obs, act)
+
+    def _apart(self, state: DAeQuILState, policy: Member, visited: Transition) -> Float[Array, ""]:
+        """‖π(s) − π_0(s)‖², of actions or, where they are discrete, of probabilities."""
+        carry, inside = Carry(visited.t, jnp.zeros_like(visited.t)), state.frame.encode_obs(visited.obs)
+        sides = []
+        for side in (policy, state.first):
+            acts, weights = side.support(carry, inside, jax.random.key(0))
+            sides.append(weights if jnp.issubdtype(acts.dtype, jnp.integer) else acts[0])
+        return jnp.sum(jnp.square(sides[0] - sides[1]))
 
     def _fresh(self, spec: Spec, key: Key[Array, ""]) -> MLPCritic:
         return MLPCritic.init(key, spec, self.critic_hidden, features=self.moments or state_action)
