@@ -14,9 +14,9 @@ else. Follow the regularised leader over the history of states, each with the cr
     7. until L(f_i) ≤ δ
 
 where n_E and n count demonstrated and all states, and R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² holds it to the cloned
-policy π_0: without a strongly convex R the leader jumps from one end of what the critics allow to the other. L(f_i), at
-the policy that was rolled out and before it moves, is the quantity that the theory bounds: it stops at δ, and the policy
-with the smallest is the one that is handed over.
+policy π_0: without a strongly convex R the leader jumps from one end of what the critics allow to the other. The
+quantity that the theory bounds is L(f_i), at the policy that was rolled out and before it moves: it stops at δ, and the
+policy with the smallest is the one that is handed over.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.3 and Tables 12 and 14.
 
