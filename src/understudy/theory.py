@@ -7,7 +7,7 @@ import numpy as np
 
 from understudy import display
 from understudy.errors import check_whole
-from understudy.experiments import theory
+from understudy.experiments import theory, theory_figures
 from understudy.results import provenance, write_csv
 from understudy.storage import check_place
 
@@ -114,8 +114,8 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
     about = [made["command"], versions, made["date"]]
     table = theory.rows(found, known, solved, sweep, grown)
     write_csv(place / "theory.csv", HEADER, [[*row, *about] for row in table])
-    theory.draw(found, solved, sweep, grown, place / "theory.png")
-    theory.draw_examples(place)
+    theory_figures.draw(found, solved, sweep, grown, place / "theory.png")
+    theory_figures.draw_examples(place)
     print(f"\n{time.perf_counter() - began:.0f} s. The numbers: {place}/theory.csv. The figure: {place}/theory.png")
     if full:
         with display.progress_bar("iterations against δ, T, |S|, |A|") as report:
@@ -123,5 +123,5 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
         header = ["moments", "side", "dimension", "value", "iterations", "asked", "met"]
         rows = [[*one, *about] for one in needed]
         write_csv(place / "theory-iterations.csv", [*header, "command", "versions", "date"], rows)
-        theory.draw_efforts(needed, place / "theory-iterations.png")
+        theory_figures.draw_efforts(needed, place / "theory-iterations.png")
         print(f"Iterations: {place}/theory-iterations.csv and .png")
