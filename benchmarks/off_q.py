@@ -222,6 +222,10 @@ def write(path: Path, machine: str, rows: list[list[Any]]) -> None:
     write_csv(path, HEADER, (row for group in kept.values() for row in group))
 
 
+def tell(began: float, what: str) -> None:
+    print(f"{time.perf_counter() - began:6.0f} s  {what}", file=sys.stderr, flush=True)
+
+
 def main() -> None:
     options = tyro.cli(Options, description=__doc__)
     if jax.default_backend() not in ("cpu", "gpu"):
@@ -229,20 +233,22 @@ def main() -> None:
     made_by_us = HERE.parent / ".venv-bench/bin/python"
     python = options.peer or (str(made_by_us) if made_by_us.exists() else sys.executable)
     demonstrations = random_demonstrations()
-    made = provenance()
+    made, began = provenance(), time.perf_counter()
     versions = " ".join(f"{package}={version}" for package, version in made["versions"].items())
     machine = f"{cores()} cores, {made['device']}" if jax.default_backend() == "cpu" else made["device"]
     rows: list[list[Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         peer = Peer(python, Path(folder))
         check(peer, demonstrations)
+        tell(began, "the two take the same steps")
         for name in ("advil", "valuedice"):
             for runs in (1, MANY):
                 ours(name, runs, demonstrations)  # compile
-            turns = [
-                (peer.run(name), ours(name, 1, demonstrations), ours(name, MANY, demonstrations))
-                for _ in range(options.turns)
-            ]
+                tell(began, f"{name}: the program of {runs} compiled and run")
+            turns = []
+            for turn in range(options.turns):
+                turns.append((peer.run(name), ours(name, 1, demonstrations), ours(name, MANY, demonstrations)))
+                tell(began, f"{name}: turn {turn + 1} of {options.turns}")
             said = min((turn[0] for turn in turns), key=lambda answer: float(answer["ms"]))
             theirs, one, many = float(said["ms"]), min(turn[1] for turn in turns), min(turn[2] for turn in turns)
             if peer.device == "cpu" and said["share"] < QUIET:
@@ -259,7 +265,7 @@ def main() -> None:
             ):
                 rows.append([f"{title}, {what}", round(spent, 4), ratio, *about])
                 print(f"{title + ', ' + what:<48}{spent:>10.4f} ms a step   {ratio}", flush=True)
-    write(Path(options.out), machine, rows)
+            write(Path(options.out), machine, rows)  # what there is, in case there is no time for the rest
 
 
 if __name__ == "__main__":
