@@ -11,7 +11,7 @@ from understudy.errors import NeedsError, SettingError, SpecError
 from understudy.experts import Expert, as_expert
 from understudy.policies import start
 from understudy.run import traced
-from understudy.types import Dataset, RoundData
+from understudy.types import Dataset
 
 TINY = {"rounds": 4, "steps": 3, "batch_size": 8, "hidden": (8,), "rollouts": 2}
 CRITIC = {"critic_steps": 20, "critic_hidden": (8,)}
@@ -231,7 +231,6 @@ def test_a_dataset_takes_more_steps_until_it_is_full():
     assert int(room.size) == 6
     np.testing.assert_array_equal(room.steps.obs[:4], some.steps.obs[:4])
     np.testing.assert_array_equal(room.steps.obs[4:6], some.steps.obs[:2])
-    assert RoundData(room).rollouts is None
 
 
 def test_the_regulariser_holds_the_policy_to_the_cloned_one():
@@ -248,3 +247,13 @@ def test_the_regulariser_holds_the_policy_to_the_cloned_one():
         cloned = kept[0].policy
         np.testing.assert_array_equal(kept[-1].first.net.weights[0], cloned.net.weights[0])
     assert distances[1e4] < 0.1 * distances[0.0]
+
+
+def test_the_start_is_cloning_whatever_the_weight_of_cloning_later():
+    """Line 1 comes before there is anything to weigh ℓ_BC against."""
+    settings = {**TINY, "rounds": 1, "steps": 20}
+    policies = [states_of(us.daequil(**settings, **CRITIC, cloning_weight=w))[0][0].policy for w in (0.0, 1.0)]
+    for none, whole in zip(*map(jax.tree.leaves, policies), strict=True):
+        np.testing.assert_array_equal(none, whole)
+    moved, _ = states_of(us.daequil(**{**settings, "steps": 1}, **CRITIC))
+    assert not np.array_equal(moved[0].policy.net.weights[0], policies[0].net.weights[0])

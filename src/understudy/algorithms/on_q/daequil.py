@@ -22,7 +22,8 @@ Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), s
 
 Deviations: the paper stops by its printed L(π), which adds ℓ_BC and R and leaves out the expert's term. As in the
 released runs the critic's gradient penalty is taken at the learner's and at the expert's samples (target 0), and line 6
-has the weights that it has; the optimiser's memory is kept from round to round.
+has the weights that it has. The penalty's gradient is by state and action, through the moments. The critic takes a
+fixed number of steps, and the policy's optimiser keeps its memory from round to round.
 """
 
 from functools import partial
@@ -157,6 +158,7 @@ class DAeQuIL(Algorithm):
         history = state.history.extend(rolled)  # line 5
         state = state._replace(critics=critics, history=history)
         share = data.demonstrations.size / (data.demonstrations.size + history.size)
+        cloning_weight = jnp.where(cloned, 1.0, self.cloning_weight)  # line 1 has no other loss to weigh it against
 
         def loss(policy: Member, k: Key[Array, ""]) -> Float[Array, ""]:  # line 6
             demonstrated_key, history_key = jax.random.split(k)
@@ -167,9 +169,9 @@ class DAeQuIL(Algorithm):
             costs = jax.vmap(partial(self._cost, state, policy))(visited)
             apart = jax.vmap(partial(self._apart, state, policy))(visited)
             costs = costs + self.anchor / jnp.maximum(state.round, 1) * apart
-            return (1 - share) * costs.mean() + self.cloning_weight * share * cloning
+            return (1 - share) * costs.mean() + cloning_weight * share * cloning
 
-        policy, memory, value = self._player().move(policy_key, state.policy, state.memory, loss)
+        policy, memory, value = self._player().move(policy_key, state.policy, state.memory, loss)  # lines 1 and 6
         better = ~cloned & (payoff < state.payoff)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.policy, state.best)
         lowest = jnp.where(better, payoff, state.payoff)

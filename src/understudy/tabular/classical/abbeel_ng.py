@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from understudy.game import Card
-from understudy.tabular.classical.matching import Matched, check, linear, matched, moments, spread
+from understudy.tabular.classical.matching import Matched, check, linear, matched, moments
 from understudy.tabular.mdp import FiniteMDP, Table, best_response, collapse, occupancy, over_batches, uniform
 
 CARD = Card(
@@ -52,7 +52,7 @@ def abbeel_ng(
 ) -> Matched:
     """A mixture of best responses with the expert's moments, as one policy; the weights are μ(π) − μ_E."""
     check(mdp, features, expert, tolerance, max_iterations)
-    return _abbeel_ng(mdp, features, expert, *spread(mdp, tolerance, max_iterations))
+    return _abbeel_ng(mdp, features, expert, tolerance, max_iterations)
 
 
 @over_batches

@@ -46,7 +46,6 @@ from understudy.tabular.classical.matching import (
     linear,
     matched,
     moments,
-    spread,
 )
 from understudy.tabular.mdp import FiniteMDP, Table, best_response, collapse, occupancy, over_batches
 
@@ -75,7 +74,7 @@ def learch(
     check(mdp, features, expert, tolerance, max_iterations)
     check_not_negative(margin=margin)
     check_positive(step=step)
-    return _learch(mdp, features, expert, *spread(mdp, margin, step, tolerance, max_iterations))
+    return _learch(mdp, features, expert, margin, step, tolerance, max_iterations)
 
 
 @over_batches

@@ -104,8 +104,3 @@ def numbers(values: Any, name: str) -> np.ndarray:
     if not np.isfinite(array).all():
         raise SpecError(f"{name} {np.argwhere(~np.isfinite(array))[0].tolist()} are not finite")
     return array
-
-
-def spread(mdp: FiniteMDP, *numbers: Any) -> tuple[np.ndarray, ...]:
-    """Each number once for every MDP of a batch."""
-    return tuple(np.broadcast_to(number, mdp.initial.shape[:-1]) for number in numbers)

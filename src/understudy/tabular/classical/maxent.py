@@ -34,7 +34,7 @@ from jaxtyping import Array, Float, Int
 
 from understudy.errors import check_positive
 from understudy.game import Card
-from understudy.tabular.classical.matching import Matched, Weights, check, linear, matched, moments, spread
+from understudy.tabular.classical.matching import Matched, Weights, check, linear, matched, moments
 from understudy.tabular.mdp import FiniteMDP, Table, causal_entropy, occupancy, over_batches, soft_response
 
 CARD = Card(
@@ -65,7 +65,7 @@ def maxent(
     """The policy of largest causal entropy with the expert's moments: the soft response to the cost φ · weights."""
     check(mdp, features, expert, tolerance, max_iterations)
     check_positive(temperature=temperature)
-    return _maxent(mdp, features, expert, *spread(mdp, temperature, tolerance, max_iterations))
+    return _maxent(mdp, features, expert, temperature, tolerance, max_iterations)
 
 
 @over_batches

@@ -55,7 +55,6 @@ from understudy.tabular.classical.matching import (
     matched,
     moments,
     numbers,
-    spread,
 )
 from understudy.tabular.mdp import (
     FiniteMDP,
@@ -93,7 +92,7 @@ def mmp(
     check_positive(margin=margin)
     regularisation = tolerance**2 / (4 * margin) if regularisation is None else regularisation
     check_positive(regularisation=regularisation)
-    return _mmp(mdp, features, expert, *spread(mdp, margin, regularisation, tolerance, max_iterations))
+    return _mmp(mdp, features, expert, margin, regularisation, tolerance, max_iterations)
 
 
 @over_batches
@@ -134,7 +133,7 @@ def slack(mdp: FiniteMDP, features: Any, expert: Any, weights: Any, margin: floa
     count = (*mdp.initial.shape[:-1], np.shape(features)[-1])
     if numbers(weights, "the weights").shape != count:
         raise SpecError(f"the weights have shape {np.shape(weights)}: {count}, one for each feature, is needed")
-    return _slack(mdp, features, expert, weights, *spread(mdp, margin))
+    return _slack(mdp, features, expert, weights, margin)
 
 
 @over_batches
