@@ -90,6 +90,7 @@ def test_the_table_of_the_offline_figure_is_its_results():
     names = {
         ("advil", "default"): "`us.advil()`",
         ("bc", "default"): "`us.bc()`",
+        ("valuedice", "default"): "`us.valuedice()`",
         ("advil", "released"): "preset `released`",
     }
     for task in ("halfcheetah", "ant"):
@@ -138,7 +139,45 @@ def test_the_speed_of_off_q_steps_is_what_was_measured():
     for row in rows:
         name = row["what"].replace(", one run", "")
         ratio = "" if row["ratio"] == "1" else f"{row['ratio']} "
-        assert f"| {name} | {float(row['ms_a_step']):.1f} | {ratio}|" in page
+        digits = 1 if "cores" in row["machine"] else 2
+        assert f"| {name} | {float(row['ms_a_step']):.{digits}f} | {ratio}|" in page
+
+
+def test_how_soon_advil_is_as_good_as_valuedice_is_what_was_measured():
+    page = (ROOT / "docs/advil.md").read_text(encoding="utf-8")
+    for task in ("halfcheetah", "ant"):
+        rows = {row["learner"]: row for row in _rows(f"off-q-compute-{task}.csv")}
+        for name in ("advil", "valuedice"):
+            cells = [rows[name][column] for column in ("steps", "flop", "seconds_of_25_runs")]
+            assert f"| `us.{name}()` | {' | '.join(cells)} |" in page
+        assert float(rows["valuedice"]["flop"]) > 10 * float(rows["advil"]["flop"])
+        end = _mean(_rows(f"off-q-training-{task}-valuedice.csv"), "500000")
+        assert float(rows["advil"]["goal"]) == pytest.approx(0.9 * end, abs=0.1)
+
+
+def test_what_the_collapse_watch_does_is_what_was_measured():
+    page = (ROOT / "docs/advil.md").read_text(encoding="utf-8")
+    for task, name in (("halfcheetah", "HalfCheetah"), ("ant", "Ant")):
+        rows = _rows(f"off-q-collapse-{task}.csv")
+        steps = [row for row in rows if row["x_kind"] == "steps"]
+        best = [max(float(r["mean_return"]) for r in steps if r["seed"] == str(seed)) for seed in range(5)]
+        handed = [float(row["mean_return"]) for row in rows if row["x_kind"] != "steps"]
+        assert len(handed) in (0, 5)
+        end = _mean(steps, "500000")
+        cells = [_mean(steps, "50000"), _mean(steps, "100000"), end, np.mean(best), np.mean(handed) if handed else end]
+        assert f"| {name} | {' | '.join(f'{cell:.0f}' for cell in cells)} (it " in page
+
+
+def _rows(name):
+    with (ROOT / "docs/results" / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _mean(rows, x):
+    """Over the seeds, with 10 trajectories, at a step."""
+    found = [float(row["mean_return"]) for row in rows if (row["x"], row["trajectories"]) == (x, "10")]
+    assert len(found) == 5
+    return np.mean(found)
 
 
 def test_every_algorithm_has_a_page():
