@@ -16,7 +16,7 @@ from understudy import algorithms
 from understudy.errors import NeedsError
 from understudy.game import NEEDS, Algorithm
 from understudy.run import traced
-from understudy.types import RoundData
+from understudy.types import RoundData, Valued
 
 # Every registered algorithm, small enough for a test. A new one adds a line here.
 TINY = {"rounds": 2, "steps": 2, "batch_size": 8, "hidden": (8,)}
@@ -26,6 +26,7 @@ SMALL = {
     "valuedice": TINY,
     "dagger": {**TINY, "rollouts": 2},
     "daequil": {**TINY, "rollouts": 2, "critic_steps": 2, "critic_hidden": (8,)},
+    "aggrevate": {**TINY, "rollouts": 2, "critic_steps": 2, "critic_hidden": (8,)},
 }
 
 CASES = [(name, kind) for name, cls in us.ALGORITHMS.items() for kind in cls.card.actions]
@@ -61,6 +62,8 @@ def one_round(algorithm, demonstrations, seed):
     given = RoundData(data)
     if "environment" in algorithm.card.needs:  # the demonstrations' first steps stand in for the learner's
         given = RoundData(data, data._replace(size=jnp.asarray(20)), data.steps.act)
+        if algorithm.card.values:
+            given = given._replace(expert_actions=None, tried=Valued(data.steps.act, data.steps.obs.sum(1)))
     state, _ = algorithm.update(algorithm.init(init_key, demonstrations.spec, data), given, key)
     return algorithm.policy(state)
 

@@ -9,10 +9,10 @@ action = result.policy(observation)
 
 from understudy import _start as _start
 from understudy.actor import Actor, load_policy
-from understudy.algorithms import ALGORITHMS, advil, bc, daequil, dagger, valuedice
+from understudy.algorithms import ALGORITHMS, advil, aggrevate, bc, daequil, dagger, valuedice
 from understudy.collecting import collect
 from understudy.data import Demonstrations, load
-from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
+from understudy.envs import Environment, Finite, Forest, HostEnvironment, Pendulum, make
 from understudy.errors import UnderstudyError
 from understudy.evaluation import Evaluation, evaluate
 from understudy.experts import Expert
@@ -21,6 +21,7 @@ from understudy.game import Algorithm, Card
 from understudy.results import Result, load_run
 from understudy.rollouts import rollout
 from understudy.types import Continuous, Discrete, Spec
+from understudy.weights import policy_from_weights
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ __all__ = [
     "Environment",
     "Evaluation",
     "Expert",
+    "Finite",
     "Forest",
     "HostEnvironment",
     "Pendulum",
@@ -42,6 +44,7 @@ __all__ = [
     "Spec",
     "UnderstudyError",
     "advil",
+    "aggrevate",
     "bc",
     "collect",
     "daequil",
@@ -52,6 +55,7 @@ __all__ = [
     "load_policy",
     "load_run",
     "make",
+    "policy_from_weights",
     "rollout",
     "valuedice",
 ]

@@ -17,7 +17,8 @@ from understudy.policies import Carry, Mixture, Policy, TimeIndexed, step
 from understudy.storage import write_npz
 from understudy.types import ActionSpace, Continuous, Discrete, Spec
 
-FORMAT = 1
+FORMAT = 2
+"""2: a network may read part of its input. Files of format 1 have networks that read all of it."""
 _CLASSES: dict[str, type[eqx.Module]] = {
     cls.__name__: cls
     for cls in (
@@ -133,7 +134,8 @@ def load_policy(path: str | os.PathLike[str]) -> Actor:
             Discrete(action["n"]) if spec["kind"] == "Discrete" else Continuous(action["low"], action["high"])
         )
         policy = _rebuild(structure["policy"], arrays)
-        return Actor(policy, Spec(tuple(spec["obs_shape"]), space, spec["horizon"]), structure["about"])
+        seen = spec.get("policy_obs")
+        return Actor(policy, Spec(tuple(spec["obs_shape"]), space, spec["horizon"], seen), structure["about"])
     except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise RunError(f"'{path}' is not a policy saved by understudy ({type(error).__name__})") from error
 

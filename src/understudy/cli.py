@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from understudy import __version__, commands, reproduce, theory
+from understudy import __version__, commands, reproduce, reproduce_forest, reproduce_lander, theory
 from understudy.algorithms import ALGORITHMS, find
 from understudy.errors import SettingError, UnderstudyError, unknown
 from understudy.game import DEFAULT
@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "demos inspect": ("show what a file of demonstrations holds", commands.inspect),
     "demos collect": ("record an expert's episodes", commands.collect_command),
     "reproduce off-q": ("the paper's offline figure, with its points beside ours", reproduce.reproduce_off_q),
+    "reproduce forest": ("the paper's forest: DAgger's crash, DAeQuIL's flights", reproduce_forest.reproduce_forest),
+    "reproduce lander": ("the paper's LunarLander figure, by round", reproduce_lander.reproduce_lander),
     "theory": ("the paper's bounds and equilibria, computed on finite MDPs", theory.theory_command),
     "demo": ("learn from bundled demonstrations and draw a picture", commands.demo_command),
 }

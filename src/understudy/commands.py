@@ -25,11 +25,13 @@ from understudy.evaluation import Evaluation
 from understudy.experts import as_expert
 from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
+from understudy.networks import Activation
 from understudy.results import load_run, result_rows, write_csv
 from understudy.statistics import interval
 from understudy.storage import check_free, check_place
 from understudy.tabular.classical import CARDS
 from understudy.types import Continuous
+from understudy.weights import holds_weights, policy_from_weights
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
@@ -43,7 +45,7 @@ def algorithms() -> None:
             card.title,
             card.moments,
             card.solver,
-            ", ".join(card.needs),
+            ", ".join(card.needs) + (" with values" if card.values else ""),
             card.bound,
             ", ".join(card.actions),
             card.reference,
@@ -80,13 +82,17 @@ class Train:
     env: Name = None
     """The environment, for its bounds and horizon; needed where the algorithm interacts with it."""
     expert: Name = None
-    """Who is asked, where the algorithm asks: scripted, a run or a saved policy, or module:function."""
+    """Who is asked, where the algorithm asks: scripted, a run or a saved policy, npz of weights, or module:function."""
+    expert_activation: Activation | None = None
+    """Between the layers of an expert that is an npz of weights, where the file does not say."""
     budget: int | None = None
     """Queries to the expert that each run may make. Default: no limit."""
     episodes: tuple[int, ...] = ()
     """Demonstrated episodes to use; several counts train every seed on each. Default: all."""
     seeds: int = 1
     """Seeds to train, 0 to N-1, in one program."""
+    policy_obs: tuple[int, ...] = ()
+    """Numbers of the observation that the policy sees, by index; critics see all. Default: all."""
     holdout: float = HOLDOUT
     """Fraction of steps kept aside to select among the policies."""
     out: Path_ = None
@@ -108,7 +114,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
     # Bundled demonstrations were checked against their task: its simulator need not be installed to learn from them.
     needed = "environment" in algorithm.card.needs or source != options.env or source not in bundled()
     sys.path.insert(0, "")  # module:function may be in this directory
-    expert: Any = options.expert
+    expert: Any = _expert(options.expert, options.env, options.expert_activation)
     if options.budget is not None:
         if expert is None or options.env is None:
             raise NeedsError("--budget limits queries to an expert: pass --expert and --env")
@@ -127,6 +133,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
             holdout=options.holdout,
             progress=report,
             checkpoint=checkpoint,
+            policy_obs=options.policy_obs or None,
         )
     result.save(out, replace=goes_on)
     if not result.interrupted:
@@ -215,20 +222,28 @@ def inspect(file: Positional[str]) -> None:
     display.show(("", ""), rows, file)
 
 
-def collect_command(env: Positional[str], out: str, expert: Name = None, episodes: int = 25, seed: int = 0) -> None:
+def collect_command(
+    env: Positional[str],
+    out: str,
+    expert: Name = None,
+    expert_activation: Activation | None = None,
+    episodes: int = 25,
+    seed: int = 0,
+) -> None:
     """Record an expert's episodes.
 
     Args:
         env: The environment.
         out: The npz file to write.
-        expert: A run or a saved policy, or module:function. Default: the environment's scripted expert.
+        expert: A run or a saved policy, npz of weights, or module:function. Default: the environment's scripted expert.
+        expert_activation: Between the layers of an expert that is an npz of weights, where the file does not say.
         episodes: Episodes to record.
         seed: Where starting states and the expert's chance come from.
     """
     check_place(out)
     sys.path.insert(0, "")  # module:function may be in this directory
     with display.working(f"playing {episodes} episodes of {env}"):
-        demonstrations = collect(env, expert, episodes, seed)
+        demonstrations = collect(env, _expert(expert, env, expert_activation), episodes, seed)
     demonstrations.save(out)
     assert demonstrations.expert_return is not None
     returns = interval(demonstrations.expert_return)
@@ -252,10 +267,20 @@ def demo_command(out: str = "out/demo") -> None:
     title = f"Mean ± 95% interval: {SEEDS} seeds, {EVALUATION_EPISODES} episodes each"
     display.show(headers, rows, title)
     print(
-        f"\nThe picture: {out}/demo.png. The policies: {out}/pendulum and {out}/forest.\n"
+        f"\nThe picture: {out}/demo.png. The policies are beside it.\n"
         "On Pendulum, demonstrations close the gap. On Forest they cannot: the expert dodges left or right, and the\n"
-        "mean of the two flies into the tree. More data does not help; other moments do."
+        "mean of the two flies into the tree. Asking it again, as DAgger does, has the same mean. DAeQuIL matches\n"
+        "other moments of a dodge, and gets further."
     )
+
+
+def _expert(given: str | None, env: str | None, activation: Activation | None) -> Any:
+    """The expert as it was named, or the network of its file where its activation is said."""
+    if activation is None:
+        return given
+    if given is None or env is None or not holds_weights(given):
+        raise NeedsError("--expert-activation is for weights: pass --expert, an npz file of w0, b0, ..., and --env")
+    return policy_from_weights(given, env, activation)
 
 
 def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[object]]]:

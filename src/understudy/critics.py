@@ -55,6 +55,24 @@ class MLPCritic(Critic):
         return self.net(self.features(obs, as_vector(act, self.actions)))[0]
 
 
+class TimedCritic(Critic):
+    """f_t(s, a) = net(φ(s, a), t/T)."""
+
+    net: MLP
+    features: Features = eqx.field(static=True)
+    actions: int | None = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+
+    @classmethod
+    def init(
+        cls, key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], features: Features = state_action
+    ) -> "TimedCritic":
+        return cls(MLP.init(key, _width(spec, features) + 1, hidden, 1), features, _actions(spec), spec.horizon)
+
+    def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
+        return self.net(jnp.append(self.features(obs, as_vector(act, self.actions)), t / self.horizon))[0]
+
+
 class LinearCritic(Critic):
     """f(s, a) = w · φ(s, a): the span of given moments."""
 

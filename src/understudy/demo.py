@@ -2,7 +2,8 @@
 
 Two tasks that tell the story of the paper. On Pendulum the expert acts the same way in the same state, and behavioral
 cloning closes the gap as demonstrations are added. On Forest the expert dodges left or right at random, and cloning its
-mean action flies straight into a tree, however many demonstrations there are.
+mean action flies straight into a tree, however many demonstrations there are. Asking the expert does not help DAgger,
+which matches the same mean; DAeQuIL, with moments that say what matters about a dodge, gets through.
 """
 
 import json
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from understudy import data, figures
-from understudy.algorithms import bc
+from understudy.algorithms import bc, daequil, dagger
 from understudy.envs import Forest, Pendulum
 from understudy.evaluation import Score
+from understudy.experiments.forest import DEMONSTRATIONS, clear_swerve
 from understudy.front_door import imitate
+from understudy.game import Algorithm
 from understudy.results import provenance, write_csv
 from understudy.rollouts import Episodes, rollout
 from understudy.run import Progress
@@ -27,42 +30,59 @@ EVALUATION_EPISODES = 200
 SEEDS = 5
 
 
-def demo(
-    out: str | os.PathLike[str], progress: Callable[[str], AbstractContextManager[Progress]]
-) -> list[tuple[str, str, Sample, Score]]:
+Rows = list[tuple[str, str, Sample, Score]]
+Report = Callable[[str], AbstractContextManager[Progress]]
+
+
+def demo(out: str | os.PathLike[str], progress: Report) -> Rows:
     """Run it and write `out`; rows of (task, algorithm, expert, score)."""
     out = Path(out)
     forest, pendulum = Forest(), Pendulum()
-    learner = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, steps=500)
-    rows = []
-    flights: list[Episodes] = []
+    cloning = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, steps=500)
+    asking = (dagger.preset("forest"), daequil.preset("linear", moments=clear_swerve(forest)))
+    runs: list[tuple[Algorithm, Forest | Pendulum, list[int]]] = [
+        (cloning, pendulum, [2, 5, 10, 25]),
+        (cloning, forest, [5, 25]),
+        *((algorithm, forest, [DEMONSTRATIONS]) for algorithm in asking),
+    ]
+    rows: Rows = []
+    flights: dict[str, list[Episodes]] = {}
     with whole_directory(out, replace=_is_demo(out)) as beside:
-        for env, counts in ((pendulum, [2, 5, 10, 25]), (forest, [5, 25])):
-            with progress(f"behavioral cloning on {env.name}") as report:
-                result = imitate(learner, data.load(env.name), env, seeds=SEEDS, episodes=counts, progress=report)
+        for algorithm, env, counts in runs:
+            name = algorithm.card.name
+            with progress(f"{algorithm.card.title} on {env.name}") as report:
+                result = imitate(
+                    algorithm, data.load(env.name), env, env.expert(), seeds=SEEDS, episodes=counts, progress=report
+                )
             if result.interrupted:
                 raise KeyboardInterrupt
             expert = Sample.of(rollout(env, env.expert(), EVALUATION_EPISODES, 1, deterministic=False).returns)
             with progress(f"playing {env.name}") as report:
                 evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, expert, progress=report)
-            rows += [(env.name, learner.card.name, expert, score) for score in evaluation.scores()]
-            result.save(beside / env.name.lower())
+            rows += [(env.name, name, expert, score) for score in evaluation.scores()]
+            result.save(beside / f"{env.name.lower()}-{name}")
             if env is forest:
-                flights = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
-        picture, (left, middle, right) = figures.figure(3)
-        shown = rollout(forest, forest.expert(), 12, 1, deterministic=False)
-        figures.draw_forest(left, forest, [shown], figures.EXPERT, "The expert dodges at random")
-        figures.draw_forest(middle, forest, flights, figures.LEARNER, "Cloning its mean crashes")
-        scores = [score for task, _, _, score in rows if task == pendulum.name]
-        figures.draw_gaps(right, scores, "Pendulum: demonstrations close the gap")
-        figures.save(picture, beside / "demo.png")
+                flights[name] = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
+        gaps = [score for task, _, _, score in rows if task == pendulum.name]
+        _draw(forest, flights, gaps, beside / "demo.png")
         made = provenance()
         write_json(beside / "demo.json", {"made_by": "understudy demo", **made})
         write_csv(beside / "demo.csv", *_table(rows, made))
     return rows
 
 
-def _table(rows: list[tuple[str, str, Sample, Score]], made: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+def _draw(forest: Forest, flights: dict[str, list[Episodes]], gaps: list[Score], path: Path) -> None:
+    picture, axes = figures.figure(2, rows=2)
+    shown = rollout(forest, forest.expert(), 12, 1, deterministic=False)
+    figures.draw_forest(axes[0], forest, [shown], figures.EXPERT, "The expert dodges at random")
+    figures.draw_forest(axes[1], forest, flights["dagger"], figures.LEARNER, "DAgger matches its mean, and crashes")
+    title = "DAeQuIL matches what matters"
+    figures.draw_forest(axes[2], forest, flights["daequil"], figures.LINES[2], title)
+    figures.draw_gaps(axes[3], gaps, "Pendulum: demonstrations close the gap")
+    figures.save(picture, path)
+
+
+def _table(rows: Rows, made: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     """The demo's numbers as they are kept, with what made them."""
     header = ["task", "algorithm", "demonstrations", "seeds", "episodes"]
     header += [f"{what}_{which}" for what in ("expert", "learner", "gap") for which in ("mean", "low", "high")]

@@ -69,6 +69,11 @@ def check_fraction(**settings: Any) -> None:
     _check_numbers(settings, "from 0 to below 1", lambda value: 0 <= value < 1)
 
 
+def check_share(**settings: Any) -> None:
+    """Refuse settings that are not numbers from 0 to 1."""
+    _check_numbers(settings, "from 0 to 1", lambda value: 0 <= value <= 1)
+
+
 def _check_numbers(settings: dict[str, Any], words: str, fits: Callable[[float], bool]) -> None:
     for name, value in settings.items():
         if isinstance(value, bool | str) or not isinstance(value, SupportsFloat) or not fits(float(value)):

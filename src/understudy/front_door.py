@@ -5,7 +5,7 @@ import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from understudy.checkpoints import Checkpoint, digest
 from understudy.collectors import Collector, Fused, Hosted
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, HostEnvironment, make, public_name
+from understudy.envs.values import Values
 from understudy.errors import DemonstrationError, NeedsError, SettingError
 from understudy.experts import as_expert
 from understudy.game import Algorithm
@@ -40,6 +41,7 @@ def imitate(
     progress: run.Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     visit: run.Visit | None = None,
+    policy_obs: Sequence[int] | None = None,
 ) -> Result:
     """Learn policies from demonstrations.
 
@@ -49,9 +51,11 @@ def imitate(
     checked against the demonstrations. Ctrl-C ends training at the end of a round and returns what there is, with
     `result.interrupted` set. `checkpoint` names a file that keeps the place now and then: the same call goes on from
     it, after an interruption or a crash, to the same policies; remove it once the result is saved. `visit` may look at
-    the learners' states after each round (`run.Visit`).
+    the learners' states after each round (`run.Visit`). `policy_obs` names the numbers of the observation that the
+    policy sees, by index, where it must do without the others; critics still see all of it.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
+    spec = replace(demonstrations.spec, policy_obs=cast(Any, policy_obs))  # Spec checks it
     seed_list, count_list = _seeds(seeds), _counts(episodes, demonstrations)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
     training, held = demonstrations.split([count for count, _ in pairs], holdout)
@@ -63,11 +67,12 @@ def imitate(
     if checkpoint is not None:
         named = json.dumps([algorithm.card.name, settings])
         data = (training.steps, count_list, demonstrations.spec)
-        kept = Checkpoint(checkpoint, {"settings": named, "demonstrations": data, "seeds": seed_list})
+        identity = {"settings": named, "demonstrations": data, "seeds": seed_list, "policy_obs": spec.policy_obs}
+        kept = Checkpoint(checkpoint, identity)
     collector = _collector(algorithm, env, expert, [seed for _, seed in pairs])
-    trained = run.train(algorithm, demonstrations.spec, training, keys, collector, progress, kept, visit)
+    trained = run.train(algorithm, spec, training, keys, collector, progress, kept, visit)
 
-    states, spec, name = jax.device_get(trained.states), demonstrations.spec, algorithm.card.name
+    states, name = jax.device_get(trained.states), algorithm.card.name
     criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
     runs, actors = [], []
     for index, (count, seed) in enumerate(pairs):
@@ -87,6 +92,7 @@ def imitate(
         "seeds": seed_list,
         "episodes": count_list,
         "holdout": float(holdout),
+        "policy_obs": None if spec.policy_obs is None else list(spec.policy_obs),
         "demonstrations": summary(demonstrations),
         "seconds": round(trained.seconds, 3),
         **provenance(),
@@ -101,9 +107,19 @@ def _collector(
     if "environment" not in algorithm.card.needs or env is None:
         return None
     asked = as_expert(expert, env) if "expert" in algorithm.card.needs else None
-    if isinstance(env, Environment) and (asked is None or asked.policy is not None):
+    values = None
+    if asked is not None and algorithm.card.values:
+        asked = asked.with_values(env, algorithm.card.title)
+        values = asked.values
+    if (
+        isinstance(env, Environment)
+        and (asked is None or asked.policy is not None)
+        and (values is None or isinstance(values, Values))
+    ):
         limit = np.iinfo(np.int32).max if asked is None or asked.limit is None else asked.limit
-        return Fused(env, None if asked is None else asked.policy, np.int32(limit))
+        if asked is None:
+            return Fused(env, None, np.int32(limit))
+        return Fused(env, asked.policy, np.int32(limit), asked.deterministic, values)
     return Hosted(env, asked, seeds)
 
 
@@ -172,11 +188,13 @@ def summary(demonstrations: Demonstrations) -> dict[str, Any]:
         known: dict[str, Any] | None = {**stated._asdict(), "std": None}
     else:
         known = None if stated is None else stated._asdict()
+    spec = asdict(demonstrations.spec)
+    del spec["policy_obs"]  # demonstrations show everything; what the policy sees of it is the run's own
     return {
         "digest": digest(demonstrations.transitions()),
         "env": demonstrations.env,
         "episodes": demonstrations.episodes,
         "steps": demonstrations.steps,
-        "spec": asdict(demonstrations.spec),
+        "spec": spec,
         "expert_return": known,
     }

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from understudy.errors import unknown
@@ -46,6 +47,8 @@ class Card:
     reference: str
     next_states: bool = False
     """Whether it learns from the states that follow, which demonstrations may lack."""
+    values: bool = False
+    """Whether it asks the expert what an action is worth, and not which one it would take."""
 
     @property
     def bound(self) -> str:
@@ -68,6 +71,10 @@ class Algorithm(eqx.Module):
     rounds: eqx.AbstractVar[int]
     rollouts: ClassVar[int] = 0
     """Episodes that a run plays in a round, for those that need an environment: a field of theirs."""
+    mixing: ClassVar[float | None] = None
+    """β: round i plays β^i π_E + (1 − β^i) π. None: the learner alone. A field of those that offer it."""
+    exploring: ClassVar[float] = 1.0
+    """How often the action whose value is asked for is any, each alike, and not the learner's or the expert's."""
 
     @abstractmethod
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> State: ...
@@ -77,6 +84,10 @@ class Algorithm(eqx.Module):
 
     @abstractmethod
     def policy(self, state: State) -> Policy: ...
+
+    def expert_share(self, index: Array | int) -> Float[Array, ""] | None:
+        """How often the expert acts in the episodes of round `index`; None: never, and there is no coin to toss."""
+        return None if self.mixing is None else jnp.asarray(self.mixing, jnp.float32) ** index
 
     def selected(self, state: State) -> Policy:
         """What a finished run hands over; by default the policy as it is."""

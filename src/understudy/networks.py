@@ -8,6 +8,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Key
 
 from understudy.arrays import Array, namespace
@@ -21,6 +22,8 @@ class MLP(eqx.Module):
     weights: tuple[Float[Array, "i o"], ...]
     biases: tuple[Float[Array, " o"], ...]
     activation: Activation = eqx.field(static=True)
+    reads: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Which numbers of its input it reads, in which order; None: all."""
 
     @classmethod
     def init(
@@ -31,9 +34,10 @@ class MLP(eqx.Module):
         outputs: int,
         activation: Activation = "relu",
         gain: float | Array | None = None,
+        reads: tuple[int, ...] | None = None,
     ) -> "MLP":
         """Orthogonal weights, of the given gain (default: √2 under ReLU) and 1 at the output, and zero biases."""
-        sizes = (inputs, *hidden, outputs)
+        sizes = (inputs if reads is None else len(reads), *hidden, outputs)
         if gain is None:
             gain = 2**0.5 if activation == "relu" else 1.0
         gains = [gain] * len(hidden) + [1.0]
@@ -42,10 +46,12 @@ class MLP(eqx.Module):
             jax.nn.initializers.orthogonal(gain)(k, (i, o))
             for k, gain, i, o in zip(keys, gains, sizes[:-1], sizes[1:], strict=True)
         )
-        return cls(weights, tuple(jnp.zeros(o) for o in sizes[1:]), activation)
+        return cls(weights, tuple(jnp.zeros(o) for o in sizes[1:]), activation, reads)
 
     def __call__(self, x: Float[Array, "... i"]) -> Float[Array, "... o"]:
         xp = namespace(x)
+        if self.reads is not None:
+            x = x[..., np.array(self.reads)]
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = x @ weight + bias
             if layer < len(self.weights) - 1:

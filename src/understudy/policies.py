@@ -69,6 +69,8 @@ class Deterministic(Policy):
 
     net: MLP
     squash: bool = eqx.field(static=True, default=False)
+    clip: float | None = eqx.field(static=True, default=None)
+    """Keep the network's output within ± this before tanh."""
 
     @classmethod
     def init(
@@ -80,14 +82,18 @@ class Deterministic(Policy):
         activation: Activation = "relu",
         gain: float | Array | None = None,
         squash: bool = False,
+        reads: tuple[int, ...] | None = None,
     ) -> "Deterministic":
-        return cls(MLP.init(key, obs, hidden, act, activation, gain), squash)
+        return cls(MLP.init(key, obs, hidden, act, activation, gain, reads), squash)
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return namespace(obs).tanh(self.net(obs)) if self.squash else self.net(obs)
+        xp, out = namespace(obs), self.net(obs)
+        if self.clip is not None:
+            out = xp.clip(out, -self.clip, self.clip)
+        return xp.tanh(out) if self.squash else out
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         return self.mode(carry, obs)
@@ -115,8 +121,9 @@ class Gaussian(Policy):
         hidden: tuple[int, ...],
         activation: Activation = "relu",
         gain: float | Array | None = None,
+        reads: tuple[int, ...] | None = None,
     ) -> "Gaussian":
-        return cls(MLP.init(key, obs, hidden, 2 * act, activation, gain))
+        return cls(MLP.init(key, obs, hidden, 2 * act, activation, gain, reads))
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
@@ -163,8 +170,9 @@ class Categorical(Policy):
         hidden: tuple[int, ...],
         activation: Activation = "relu",
         gain: float | Array | None = None,
+        reads: tuple[int, ...] | None = None,
     ) -> "Categorical":
-        return cls(MLP.init(key, obs, hidden, act, activation, gain))
+        return cls(MLP.init(key, obs, hidden, act, activation, gain, reads))
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)

@@ -7,7 +7,7 @@ that short episodes are not over-represented. Episode i of a given seed starts t
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,9 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from understudy.envs import Environment, HostEnvironment, make
+from understudy.envs.base import EnvState
 from understudy.errors import SettingError, SpecError, check_whole
+from understudy.mixing import HostMixing, Mixing
 from understudy.policies import Policy, step
 from understudy.types import Transition
 
@@ -32,6 +34,8 @@ class Episodes:
     rewards: np.ndarray
     """(episodes, time), zero after an episode's end."""
     lengths: np.ndarray
+    by_expert: np.ndarray | None = None
+    """(episodes, time): where the expert acted in the learner's place. None: nowhere."""
 
     @property
     def returns(self) -> np.ndarray:
@@ -44,42 +48,68 @@ class Episodes:
 
 
 def rollout(
-    env: Any, policy: Policy | HostPolicy, episodes: int, seed: int = 0, deterministic: bool = True
+    env: Any,
+    policy: Policy | HostPolicy,
+    episodes: int,
+    seed: int = 0,
+    deterministic: bool = True,
+    mixing: HostMixing | None = None,
 ) -> Episodes:
     """Play `episodes` episodes. A policy that is a plain function is called with batches of observations."""
     env = make(env)
     check_whole(1, episodes=episodes)
     check_seed(seed)
     if isinstance(env, HostEnvironment):
-        return _hosted(env, policy, episodes, seed, deterministic)
-    if not isinstance(policy, Policy):
-        return _stepwise(env, policy, episodes, seed)
+        return _hosted(env, policy, episodes, seed, deterministic, mixing)
+    if not isinstance(policy, Policy) or mixing is not None:
+        return _stepwise(env, policy, episodes, seed, deterministic, mixing)
     keys = jax.random.split(jax.random.key(seed), episodes)
-    steps, rewards, alive = jax.device_get(play(env, policy, keys, deterministic))
+    steps, rewards, alive, *_ = jax.device_get(play(env, policy, keys, deterministic))
     _check_finite(steps.act[alive])
     return Episodes(steps, rewards, alive.sum(axis=1))
 
 
-@partial(jax.jit, static_argnames=("deterministic",))
+class Played(NamedTuple):
+    """Episodes inside a compiled program: (episodes, time, ...) arrays."""
+
+    steps: Transition
+    rewards: Array
+    alive: Array
+    """Which steps are real: what follows an episode's end is not."""
+    by_expert: Array | None
+    """Where the expert acted in the learner's place."""
+    states: EnvState
+    """The environment's states that the steps started from; None unless asked for."""
+
+
+@partial(jax.jit, static_argnames=("deterministic", "keep_states"))
 def play(
-    env: Environment, policy: Policy, keys: Key[Array, " n"], deterministic: bool
-) -> tuple[Transition, Array, Array]:
+    env: Environment,
+    policy: Policy,
+    keys: Key[Array, " n"],
+    deterministic: bool,
+    mixing: Mixing | None = None,
+    keep_states: bool = False,
+) -> Played:
     """All episodes at once, each for the whole horizon; what follows an episode's end is masked."""
     horizon = env.spec.horizon
 
-    def episode(key: Key[Array, ""]) -> tuple[Transition, Array, Array]:
+    def episode(key: Key[Array, ""]) -> Played:
         env_key, policy_key, loop_key = jax.random.split(key, 3)
         state, obs = env.reset(env_key)
         carry = jax.tree.map(jnp.asarray, policy.reset(policy_key))
 
-        def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, tuple[Transition, Array, Array]]:
+        def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, Played]:
             (state, obs, carry, alive), (t, k) = loop, inputs
             act_key, step_key = jax.random.split(k)
-            act = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, act_key)
+            act, told = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, act_key), None
+            if mixing is not None:
+                act, told = mixing.choose(t, obs, act, jax.random.fold_in(k, 2))  # 0 and 1 are the split's
             new = env.step(state, act, step_key)
             last = new.terminal | (t == horizon - 1)
             one = Transition(t, obs, act, new.obs, new.terminal, last, jnp.array(True), jnp.array(0))
-            return (new.state, new.obs, step(carry), alive & ~last), (one, jnp.where(alive, new.reward, 0), alive)
+            kept = Played(one, jnp.where(alive, new.reward, 0), alive, told, state if keep_states else None)
+            return (new.state, new.obs, step(carry), alive & ~last), kept
 
         start = (state, obs, carry, jnp.array(True))
         _, out = jax.lax.scan(advance, start, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
@@ -88,8 +118,16 @@ def play(
     return jax.vmap(episode)(keys)
 
 
-def _stepwise(env: Environment, policy: HostPolicy, episodes: int, seed: int) -> Episodes:
+def _stepwise(
+    env: Environment,
+    policy: Policy | HostPolicy,
+    episodes: int,
+    seed: int,
+    deterministic: bool,
+    mixing: HostMixing | None,
+) -> Episodes:
     """A JAX environment under a Python function: one compiled step for all episodes, called once a time step."""
+    act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
     reset, advance = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
     env_keys, step_keys = jax.vmap(lambda k: jax.random.split(k, 3)[:2], out_axes=1)(
         jax.random.split(jax.random.key(seed), episodes)
@@ -97,7 +135,9 @@ def _stepwise(env: Environment, policy: HostPolicy, episodes: int, seed: int) ->
     state, obs = reset(env_keys)
     record = _Recorder(episodes)
     for t in range(env.spec.horizon):
-        actions = _actions(policy(np.asarray(obs)), episodes, env.spec.action.shape)
+        actions = _actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
+        if mixing is not None:
+            actions = record.mixed(mixing, t, np.asarray(obs), actions)
         new = advance(state, actions, jax.vmap(jax.random.fold_in, (0, None))(step_keys, t))
         terminal = np.asarray(new.terminal)
         last = terminal | (t == env.spec.horizon - 1)
@@ -109,7 +149,12 @@ def _stepwise(env: Environment, policy: HostPolicy, episodes: int, seed: int) ->
 
 
 def _hosted(
-    env: HostEnvironment, policy: Policy | HostPolicy, episodes: int, seed: int, deterministic: bool
+    env: HostEnvironment,
+    policy: Policy | HostPolicy,
+    episodes: int,
+    seed: int,
+    deterministic: bool,
+    mixing: HostMixing | None,
 ) -> Episodes:
     act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
     vector = env.vector(episodes)
@@ -118,6 +163,8 @@ def _hosted(
         record, t = _Recorder(episodes), 0
         while record.alive.any():
             actions = _actions(act(obs), episodes, env.spec.action.shape)
+            if mixing is not None:
+                actions = record.mixed(mixing, t, obs, actions)
             new = vector.step(actions)
             last = new.terminal | new.truncated | (t == env.spec.horizon - 1)
             record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, last)
@@ -171,6 +218,13 @@ class _Recorder:
         self.alive = np.ones(episodes, bool)
         self._lengths = np.zeros(episodes, np.int64)
         self._rows: list[tuple[np.ndarray, ...]] = []
+        self._told: list[np.ndarray] = []
+
+    def mixed(self, mixing: HostMixing, t: int, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """The learner's actions, with the expert's where the coin shows it."""
+        actions, told = mixing.choose(t, obs, actions, self.alive)
+        self._told.append(told)
+        return actions
 
     def add(
         self,
@@ -191,4 +245,5 @@ class _Recorder:
 
     def episodes(self) -> Episodes:
         *steps, rewards = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
-        return Episodes(Transition(*steps), rewards, self._lengths)
+        told = np.stack(self._told, axis=1) if self._told else None
+        return Episodes(Transition(*steps), rewards, self._lengths, told)

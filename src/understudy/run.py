@@ -276,7 +276,7 @@ def _round(
         queries, metrics = jnp.zeros((), jnp.int32), info.metrics
         if given is not None:
             metrics = metrics | {"return": given.returned}
-            if given.expert_actions is not None:
+            if given.asks:
                 queries = jnp.where(active, given.rollouts.size, 0)
                 metrics = metrics | {"queries": (asked + queries).astype(jnp.float32)}
         going = active & finite & (stop == 0) & (asked + queries < limit)

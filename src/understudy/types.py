@@ -5,7 +5,8 @@ Shapes are those of one example or one run; callers vmap. `terminal` says that t
 """
 
 import operator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, SupportsIndex
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
 from understudy.arrays import Array
-from understudy.errors import SpecError
+from understudy.errors import SettingError, SpecError
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,30 @@ class Spec:
     obs_shape: tuple[int, ...]
     action: ActionSpace
     horizon: int
+    policy_obs: tuple[int, ...] | None = None
+    """Which numbers of the flat observation the policy sees; None: all. Critics see all of them either way."""
+
+    def __post_init__(self) -> None:
+        if self.policy_obs is None:
+            return
+        seen = tuple(self.policy_obs) if isinstance(self.policy_obs, Iterable) else ()
+        inside = [isinstance(i, SupportsIndex) and not isinstance(i, bool) and 0 <= i < self.obs_size for i in seen]
+        if not seen or not all(inside) or len(set(seen)) < len(seen):
+            raise SettingError(
+                f"policy_obs is {self.policy_obs!r}: different whole numbers from 0 to {self.obs_size - 1} are needed, "
+                "or None for the whole observation"
+            )
+        object.__setattr__(self, "policy_obs", tuple(operator.index(i) for i in seen))
 
     @property
     def obs_size(self) -> int:
         return int(np.prod(self.obs_shape))
+
+    def with_extra_obs(self, count: int) -> "Spec":
+        """The same task with `count` more numbers at the end of the observation, which the policy sees."""
+        size = self.obs_size + count
+        seen = None if self.policy_obs is None else (*self.policy_obs, *range(self.obs_size, size))
+        return replace(self, obs_shape=(size,), policy_obs=seen)
 
 
 class Transition(NamedTuple):
@@ -120,11 +141,24 @@ class Dataset(NamedTuple):
 
     def extend(self, new: "Dataset") -> "Dataset":
         """With the real steps of another behind its own; what exceeds its room is dropped."""
-        room = self.steps.t.shape[0]
-        count = jnp.arange(new.steps.t.shape[0])
-        place = jnp.where(count < new.size, self.size + count, room)
-        steps = jax.tree.map(lambda old, x: old.at[place].set(x, mode="drop"), self.steps, new.steps)
-        return Dataset(steps, jnp.minimum(self.size + new.size, room).astype(jnp.int32))
+        steps = appended(self.steps, self.size, new.steps, new.size)
+        return Dataset(steps, jnp.minimum(self.size + new.size, self.steps.t.shape[0]).astype(jnp.int32))
+
+
+def appended(old: Any, size: Int[Array, ""], new: Any, count: Int[Array, ""]) -> Any:
+    """Arrays whose first `size` rows are real, with the first `count` rows of `new` behind those."""
+    room, rows = (jax.tree.leaves(side)[0].shape[0] for side in (old, new))
+    index = jnp.arange(rows)
+    place = jnp.where(index < count, size + index, room)
+    return jax.tree.map(lambda x, y: x.at[place].set(y, mode="drop"), old, new)
+
+
+class Valued(NamedTuple):
+    """Actions that were tried, one in each of some states, and what they are worth if the expert acts after them."""
+
+    act: Array
+    value: Float[Array, " n"]
+    """Q^{π_E}_t(s, a), or a sample of it."""
 
 
 class RoundData(NamedTuple):
@@ -135,6 +169,8 @@ class RoundData(NamedTuple):
     """This round's steps of the learner."""
     expert_actions: Array | None = None
     """The expert's actions at the states of `rollouts`."""
+    tried: Valued | None = None
+    """Actions tried at the states of `rollouts`, and their values under the expert."""
 
 
 class Samples(NamedTuple):

@@ -3,13 +3,14 @@
 from understudy.algorithms.off_q.advil import AdVIL
 from understudy.algorithms.off_q.bc import BC
 from understudy.algorithms.off_q.valuedice import ValueDICE
+from understudy.algorithms.on_q.aggrevate import AggreVaTe
 from understudy.algorithms.on_q.daequil import DAeQuIL
 from understudy.algorithms.on_q.dagger import DAgger
 from understudy.errors import unknown
 from understudy.game import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE, DAgger, DAeQuIL)
+    algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE, DAgger, DAeQuIL, AggreVaTe)
 }
 
 bc = BC
@@ -17,6 +18,7 @@ advil = AdVIL
 valuedice = ValueDICE
 dagger = DAgger
 daequil = DAeQuIL
+aggrevate = AggreVaTe
 
 
 def find(name: str) -> type[Algorithm]:

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 
 from understudy.envs.base import Environment, Timestep
+from understudy.envs.finite import Finite
 from understudy.envs.forest import Forest
 from understudy.envs.host import HostEnvironment
 from understudy.envs.pendulum import Pendulum
@@ -15,6 +16,7 @@ JAX_ENVIRONMENTS: dict[str, type[Environment]] = {env.name: env for env in (Fore
 __all__ = [
     "JAX_ENVIRONMENTS",
     "Environment",
+    "Finite",
     "Forest",
     "HostEnvironment",
     "Pendulum",

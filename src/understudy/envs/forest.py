@@ -8,6 +8,9 @@ sideways.
 
 The expert keeps its heading while the flag is off and otherwise turns to a random clear heading at least π/4 away: to
 the left or to the right, either is fine. The average of the two is straight into the tree.
+
+Several forests can be one environment: each episode then flies through one of them, and the observation ends with its
+number, for experts and critics; a policy that is to do without has `policy_obs=(0, 1, 2, 3)`.
 """
 
 from typing import ClassVar, NamedTuple
@@ -16,7 +19,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from understudy.arrays import Array, Source, categorical, namespace
 from understudy.envs.base import Environment, Timestep
@@ -31,38 +34,42 @@ class ForestState(NamedTuple):
     x: Float[Array, ""]
     y: Float[Array, ""]
     heading: Float[Array, ""]
+    layout: Int[Array, ""]
 
 
 class Forest(Environment):
     """Observation (flag, x, y, heading), one action: the next heading in [0, π]. `Forest.plant(key)` grows another."""
 
-    trees: Float[Array, "trees 3"]
-    """x, y and radius of each."""
+    trees: Float[Array, "... trees 3"]
+    """x, y and radius of each; with a leading axis, those of several forests."""
     name: ClassVar[str] = "Forest"
     about: ClassVar[str] = (
         "fly a drone through a forest; the expert dodges left or right at random (the paper's figure 4)"
     )
 
-    def __init__(self, trees: Float[Array, "trees 3"] | None = None):
+    def __init__(self, trees: Float[Array, "... trees 3"] | None = None):
         self.trees = plant(jax.random.key(0)) if trees is None else trees
 
     @classmethod
-    def plant(cls, key: Key[Array, ""]) -> "Forest":
-        """A forest of its own."""
-        return cls(plant(key))
+    def plant(cls, key: Key[Array, ""], layouts: int | None = None) -> "Forest":
+        """A forest of its own, or several."""
+        return cls(plant(key) if layouts is None else jax.vmap(plant)(jax.random.split(key, layouts)))
 
     @property
     def spec(self) -> Spec:
-        return Spec((4,), Continuous((0.0,), (float(np.float32(np.pi)),)), HORIZON)
+        return Spec((4 if self.trees.ndim == 2 else 5,), Continuous((0.0,), (float(np.float32(np.pi)),)), HORIZON)
 
     def reset(self, key: Key[Array, ""]) -> tuple[ForestState, Float[Array, " obs"]]:
-        state = ForestState(jnp.array(SIZE / 2), jnp.array(0.0), jnp.array(jnp.pi / 2))
+        layout = jnp.array(0) if self.trees.ndim == 2 else jax.random.randint(key, (), 0, len(self.trees))
+        state = ForestState(jnp.array(SIZE / 2), jnp.array(0.0), jnp.array(jnp.pi / 2), layout)
         return state, self._observe(state)
 
     def step(self, state: ForestState, act: Array, key: Key[Array, ""]) -> Timestep:
         heading = jnp.clip(act[0], 0.0, jnp.pi)
-        crash = blocked(self.trees, state.x, state.y, heading)
-        new = ForestState(state.x + STRIDE * jnp.cos(heading), state.y + STRIDE * jnp.sin(heading), heading)
+        crash = blocked(self._around(state), state.x, state.y, heading)
+        new = ForestState(
+            state.x + STRIDE * jnp.cos(heading), state.y + STRIDE * jnp.sin(heading), heading, state.layout
+        )
         sideways = (new.x < 0) | (new.x > SIZE)
         score = jnp.where(sideways, 0.0, jnp.minimum(new.y, SIZE))
         # The rewards of an episode add up to its score.
@@ -72,8 +79,12 @@ class Forest(Environment):
         return Dodge(self.trees)
 
     def _observe(self, state: ForestState) -> Float[Array, " obs"]:
-        flag = blocked(self.trees, state.x, state.y, state.heading)
-        return jnp.stack([flag.astype(jnp.float32), state.x, state.y, state.heading])
+        flag = blocked(self._around(state), state.x, state.y, state.heading)
+        seen = [flag.astype(jnp.float32), state.x, state.y, state.heading]
+        return jnp.stack(seen if self.trees.ndim == 2 else [*seen, state.layout.astype(jnp.float32)])
+
+    def _around(self, state: ForestState) -> Float[Array, "trees 3"]:
+        return self.trees if self.trees.ndim == 2 else self.trees[state.layout]
 
 
 def plant(key: Key[Array, ""]) -> Float[Array, "trees 3"]:
@@ -89,16 +100,31 @@ def blocked(trees: Array, x: Array, y: Array, heading: Array) -> Bool[Array, "..
     xp = namespace(x, heading)
     hit = False
     for reach in (STRIDE / 2, STRIDE):
-        dx = (x + reach * xp.cos(heading))[..., None] - trees[:, 0]
-        dy = (y + reach * xp.sin(heading))[..., None] - trees[:, 1]
-        hit = hit | (dx**2 + dy**2 < trees[:, 2] ** 2).any(-1)
+        dx = (x + reach * xp.cos(heading))[..., None] - trees[..., 0]
+        dy = (y + reach * xp.sin(heading))[..., None] - trees[..., 1]
+        hit = hit | (dx**2 + dy**2 < trees[..., 2] ** 2).any(-1)
     return hit
+
+
+def depth(trees: Array, x: Array, y: Array, heading: Array) -> Float[Array, ""]:
+    """How deep inside a tree, in metres, the middle or the end of a step would be; 0 where it is clear."""
+    inside = jnp.zeros(())
+    for reach in (STRIDE / 2, STRIDE):
+        dx, dy = x + reach * jnp.cos(heading) - trees[:, 0], y + reach * jnp.sin(heading) - trees[:, 1]
+        # The square root has no derivative at a tree's centre.
+        inside = jnp.maximum(inside, (trees[:, 2] - jnp.sqrt(dx**2 + dy**2 + 1e-6)).max())
+    return inside
+
+
+def around(trees: Array, obs: Array) -> Float[Array, "... trees 3"]:
+    """The trees of the forest that an observation comes from."""
+    return trees if trees.ndim == 2 else trees[obs[..., 4].astype(int)]
 
 
 class Dodge(Policy):
     """Keep the heading while the flag is off, else turn to a random clear heading at least π/4 away."""
 
-    trees: Float[Array, "trees 3"]
+    trees: Float[Array, "... trees 3"]
     choices: int = eqx.field(static=True, default=181)
     """Headings considered: one a degree."""
 
@@ -110,8 +136,9 @@ class Dodge(Policy):
         xp = namespace(obs)
         headings = xp.linspace(0.0, np.pi, self.choices, dtype=obs.dtype)
         x, y, heading = (obs[..., i, None] for i in (1, 2, 3))
+        trees = self.trees if self.trees.ndim == 2 else around(self.trees, obs)[..., None, :, :]
         away = xp.abs(headings - heading) >= np.pi / 4
-        clear = away & ~blocked(self.trees, x, y, headings)
+        clear = away & ~blocked(trees, x, y, headings)
         return xp.where(xp.where(clear.any(-1, keepdims=True), clear, away), 0.0, -xp.inf)
 
     def mode(self, carry: Carry, obs: Array) -> Array:

@@ -2,8 +2,11 @@
 
 Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching: A Game-Theoretic Framework for Closing the Imitation Gap"
 (ICML 2021): Figure 3 in the main text and the runs released with it, as mean ± standard error over 5 seeds, each seed's
-return a mean over 10 episodes.
+return a mean over 10 episodes. LunarLander: the figure of the supplement's section on on-Q experiments and the runs
+released with it, as means over 5 trials.
 """
+
+from typing import NamedTuple
 
 from understudy.statistics import Sample
 
@@ -30,3 +33,30 @@ def off_q(env: str, algorithm: str) -> dict[int, Sample]:
     points = _OFF_Q.get(env, {}).get(algorithm, [])
     samples = [Sample(mean, error * SEEDS**0.5, SEEDS) for mean, error in points]
     return dict(zip(TRAJECTORIES, samples, strict=False))
+
+
+class Range(NamedTuple):
+    """Where returns lay, where no more than that is known."""
+
+    rounds: tuple[int, int]
+    low: float
+    high: float
+    lowest: float
+    """Where they fell to now and then."""
+
+
+LANDER_EXPERT = 282.0
+LANDER_DAGGER = (-537, 192, 278, 273, 284, 278, 282, 282, 283, 281)
+"""By round, from what they started with on."""
+LANDER_RANGE = {"daequil": Range((4, 9), 250, 290, 210)}
+
+
+def lander(algorithm: str) -> dict[int, Sample]:
+    """Return by round on LunarLander with masked leg contacts; empty where no numbers were published."""
+    means = LANDER_DAGGER if algorithm == "dagger" else ()
+    return {x: Sample(float(mean), float("nan"), SEEDS) for x, mean in enumerate(means)}
+
+
+FOREST_EXPERT = 65.0
+FOREST: dict[str, tuple[float, float]] = {"dagger": (0.0, 14.0), "daequil": (2.0, 100.0)}
+"""The lowest and highest distance of a round in the released runs: the paper's text has no numbers, only a curve."""

@@ -166,10 +166,11 @@ class AdVIL(Algorithm):
         policy_key, critic_key = jax.random.split(key)
 
         def member(k: Key[Array, ""]) -> Member:
+            size, seen = spec.obs_size, spec.policy_obs
             if isinstance(spec.action, Discrete):
-                return Categorical.init(k, spec.obs_size, spec.action.n, self.hidden, gain=self.gain)
-            shape = (spec.obs_size, spec.action.shape[0], self.hidden)
-            return Deterministic.init(k, *shape, gain=self.gain, squash=self.squash)
+                return Categorical.init(k, size, spec.action.n, self.hidden, gain=self.gain, reads=seen)
+            shape = (size, spec.action.shape[0], self.hidden)
+            return Deterministic.init(k, *shape, gain=self.gain, squash=self.squash, reads=seen)
 
         policy = jax.lax.map(member, jax.random.split(policy_key, self.members))
         critic = MLPCritic.init(critic_key, spec, self.hidden, gain=self.gain)

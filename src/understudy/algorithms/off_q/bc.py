@@ -120,10 +120,10 @@ class BC(Algorithm):
             outputs = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
             shape = (spec.obs_size, outputs, self.hidden, self.activation)
             if isinstance(spec.action, Discrete):
-                return Categorical.init(k, *shape)
+                return Categorical.init(k, *shape, reads=spec.policy_obs)
             if self.loss == "likelihood":
-                return Gaussian.init(k, *shape)
-            return Deterministic.init(k, *shape, squash=self.squash)
+                return Gaussian.init(k, *shape, reads=spec.policy_obs)
+            return Deterministic.init(k, *shape, squash=self.squash, reads=spec.policy_obs)
 
         policy = jax.lax.map(member, jax.random.split(key, self.members))
         return BCState(policy, Frame.fit(spec, demonstrations), self._player().init(policy))

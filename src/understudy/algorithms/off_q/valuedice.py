@@ -28,6 +28,7 @@ absorbing state's own step is in D_E once for each episode, not several times. A
 handed over (the preset `paper` hands over the last).
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -135,11 +136,12 @@ class ValueDICE(Algorithm):
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> ValueDICEState:
         policy_key, critic_key = jax.random.split(key)
-        inside = Spec((spec.obs_size + 1,), spec.action, spec.horizon)
-        if isinstance(spec.action, Discrete):
-            policy: NetworkPolicy = Categorical.init(policy_key, inside.obs_size, spec.action.n, self.hidden, gain=1.0)
-        else:
-            policy = Gaussian.init(policy_key, inside.obs_size, spec.action.shape[0], self.hidden, gain=1.0)
+        inside = spec.with_extra_obs(1)  # the absorbing state's mark
+        outputs = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
+        kind = Categorical if isinstance(spec.action, Discrete) else Gaussian
+        policy: NetworkPolicy = kind.init(
+            policy_key, inside.obs_size, outputs, self.hidden, gain=1.0, reads=inside.policy_obs
+        )
         critic = MLPCritic.init(critic_key, inside, self.hidden, gain=1.0)
         policy_player, critic_player = self._players()
         return ValueDICEState(
@@ -204,7 +206,9 @@ class ValueDICE(Algorithm):
     def policy(self, state: ValueDICEState) -> Policy:
         """The absorbing state is never acted in: the policy's weights for its mark are dropped."""
         inside = state.policy_memory.average
-        net = eqx.tree_at(lambda n: n.weights[0], inside.net, inside.net.weights[0][:-1])
+        first, *rest = inside.net.weights
+        reads = None if inside.net.reads is None else inside.net.reads[:-1]
+        net = replace(inside.net, weights=(first[:-1], *rest), reads=reads)
         return Framed(eqx.tree_at(lambda p: p.net, inside, net), state.frame)
 
     def _batch(self, state: ValueDICEState, data: Dataset, places: "Places", key: Key[Array, ""]) -> Batch:

@@ -13,10 +13,14 @@ else. Follow the regularised leader over the history of states, each with the cr
     6.     π ← argmin over π' of (1 − n_E/n) [ E_{(s, i) ~ D} f_i(s, π'(s)) + R(π') ] + w (n_E/n) ℓ_BC(π')
     7. until L(f_i) ≤ δ
 
-where n_E and n count demonstrated and all states, and R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² holds it to the cloned
-policy π_0: without a strongly convex R the leader jumps from one end of what the critics allow to the other. The
-quantity that the theory bounds is L(f_i), at the policy that was rolled out and before it moves: it stops at δ, and the
-policy with the smallest is the one that is handed over.
+where n_E and n count demonstrated and all states, of discrete actions f sees the learner's probabilities, and R(π) =
+ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² holds it to the cloned policy π_0: without a strongly convex R the leader jumps from one
+end of what the critics allow to the other. The quantity that the theory bounds is L(f_i), at the policy that was rolled
+out and before it moves: it stops at δ, and the policy with the smallest is the one that is handed over.
+
+The critic is a network, trained in line 4, or linear in the moments φ. Of all f(s, a) = w · φ(s, a) with ‖w‖ ≤ 1 the
+best response needs no training: w = g / ‖g‖ with g = E_{D_π} φ(s, a) − E_{D_E} φ(s, a), and L(f_i) = ‖g‖. It is as
+strong when few states betray the learner as when many do, where a network under a gradient penalty fades with them.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.3 and Tables 12 and 14.
 
@@ -26,8 +30,9 @@ has the weights that it has. The penalty's gradient is by state and action, thro
 fixed number of steps, and the policy's optimiser keeps its memory from round to round.
 """
 
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -37,8 +42,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from understudy.algorithms.off_q.bc import ell
 from understudy.algorithms.on_q.dagger import new_policy
-from understudy.critics import Features, MLPCritic, as_vector, gradient_penalty, state_action
-from understudy.errors import SettingError, check_layers, check_not_negative, check_positive, check_whole
+from understudy.critics import Features, LinearCritic, MLPCritic, as_vector, gradient_penalty, state_action
+from understudy.errors import SettingError, check_choice, check_layers, check_not_negative, check_positive, check_whole
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
 from understudy.players import Memory, Player, best_response, gradient, repeat
@@ -49,13 +54,16 @@ UNJUDGED = 1e30
 """The payoff of a policy that was never rolled out."""
 
 
+OneCritic = MLPCritic | LinearCritic
+
+
 class DAeQuILState(NamedTuple):
     policy: Member
     memory: Memory
     frame: Frame
     history: Dataset
     """The learner's states; a step's `round` says whose critic is its own."""
-    critics: MLPCritic
+    critics: OneCritic
     """One for each round, stacked."""
     first: Member
     """π_0, the cloned policy."""
@@ -82,10 +90,13 @@ class DAeQuIL(Algorithm):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"steps": 3_000},
         "forest": {"cloning_weight": 0.05, "critic_hidden": (32, 32)},
+        "linear": {"cloning_weight": 0.05, "critic": "linear", "anchor": 1.0, "lr": 1e-4},
     }
 
     moments: Features | None = eqx.field(static=True, default=None)
     """φ(obs, act), in the environment's own numbers: the moments to match. Default: state and action, standardised."""
+    critic: Literal["network", "linear"] = eqx.field(static=True, default="network")
+    """A network over the moments, trained each round, or linear in them, in closed form."""
     lr: float = 3e-4
     """Adam's learning rate, of policy and critic."""
     cloning_weight: float = 1.0
@@ -123,6 +134,7 @@ class DAeQuIL(Algorithm):
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
         check_whole(1, critic_steps=self.critic_steps, rollouts=self.rollouts)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
+        check_choice(("network", "linear"), critic=self.critic)
         if self.moments is not None and not callable(self.moments):
             raise SettingError(f"moments is {self.moments!r}: a function of (obs, act) is needed")
 
@@ -147,7 +159,7 @@ class DAeQuIL(Algorithm):
         assert data.rollouts is not None
         assert data.expert_actions is not None
         critic_key, policy_key = jax.random.split(key)
-        rolled = data.rollouts
+        rolled = self._own(state, data.rollouts)
         cloned = rolled.size == 0  # line 1: nothing was rolled out yet
         critic = self._best_response(state, rolled, data.expert_actions, critic_key)  # line 4
         gap = self.gaps(state, critic, rolled.steps, data.expert_actions)
@@ -155,7 +167,7 @@ class DAeQuIL(Algorithm):
         critics = jax.tree.map(
             lambda all_, new: jnp.where(cloned, all_, all_.at[state.round].set(new)), state.critics, critic
         )
-        history = state.history.extend(rolled)  # line 5
+        history = state.history.extend(data.rollouts)  # line 5
         state = state._replace(critics=critics, history=history)
         share = data.demonstrations.size / (data.demonstrations.size + history.size)
         cloning_weight = jnp.where(cloned, 1.0, self.cloning_weight)  # line 1 has no other loss to weigh it against
@@ -190,15 +202,19 @@ class DAeQuIL(Algorithm):
         chosen = jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, state.policy)
         return Framed(chosen, state.frame)
 
-    def gaps(self, state: DAeQuILState, critic: MLPCritic, steps: Transition, answers: Array) -> Float[Array, " n"]:
+    def gaps(self, state: DAeQuILState, critic: OneCritic, steps: Transition, answers: Array) -> Float[Array, " n"]:
         """f(s, a) − f(s, a_E) at each step: the learner's own action, the expert's answer."""
         learner, expert = (self._sides(state.frame, steps.obs, act, critic) for act in (steps.act, answers))
         return jax.vmap(critic)(steps.t, *learner) - jax.vmap(critic)(steps.t, *expert)
 
-    def _best_response(self, state: DAeQuILState, rolled: Dataset, answers: Array, key: Key[Array, ""]) -> MLPCritic:
-        spec_like = jax.tree.map(lambda x: x[0], state.critics)
+    def _best_response(self, state: DAeQuILState, rolled: Dataset, answers: Array, key: Key[Array, ""]) -> OneCritic:
+        if self.critic == "linear":
+            return self._in_closed_form(state, rolled, answers)
+        # A network of its own for each round was made at the start: QR factorisations of a batch of runs, in two
+        # programs at once, wait for each other for good on two cores.
+        fresh = jax.tree.map(lambda x: x[state.round], state.critics)
 
-        def loss(critic: MLPCritic, k: Key[Array, ""]) -> Float[Array, ""]:
+        def loss(critic: OneCritic, k: Key[Array, ""]) -> Float[Array, ""]:
             index = jax.random.randint(k, (self.batch_size,), 0, jnp.maximum(rolled.size, 1))
             steps, told = jax.tree.map(lambda x: x[index], (rolled.steps, answers))
             penalty = jnp.zeros(())
@@ -208,16 +224,31 @@ class DAeQuIL(Algorithm):
                 penalty += at.mean()
             return -self.gaps(state, critic, steps, told).mean() + self.gradient_weight * penalty
 
-        def fresh(k: Key[Array, ""]) -> MLPCritic:
-            net = spec_like.net
-            inputs = net.weights[0].shape[0]
-            made = type(net).init(k, inputs, self.critic_hidden, 1, net.activation)
-            return eqx.tree_at(lambda c: c.net, spec_like, made)
+        player = best_response(optax.adam(self.lr), self.critic_steps, lambda k: fresh)
+        return player.move(key, fresh, (), loss)[0]
 
-        player = best_response(optax.adam(self.lr), self.critic_steps, fresh)
-        return player.move(key, spec_like, (), loss)[0]
+    def _in_closed_form(self, state: DAeQuILState, rolled: Dataset, answers: Array) -> LinearCritic:
+        """w = g / ‖g‖, the unit vector along the gap between the two sides' moments."""
+        critic = jax.tree.map(lambda x: x[0], state.critics)
+        assert isinstance(critic, LinearCritic)
+        sides = [self._sides(state.frame, rolled.steps.obs, act, critic) for act in (rolled.steps.act, answers)]
+        learner, expert = (jax.vmap(critic.features)(*side) for side in sides)
+        gap = jnp.sum(jnp.where(rolled.mask[:, None], learner - expert, 0), axis=0) / jnp.maximum(rolled.size, 1)
+        return replace(critic, weights=gap / jnp.maximum(jnp.linalg.norm(gap), 1e-6))
 
-    def _sides(self, frame: Frame, obs: Array, act: Array, critic: MLPCritic) -> tuple[Array, Array]:
+    def _own(self, state: DAeQuILState, rolled: Dataset) -> Dataset:
+        """The round's steps as the critic sees the learner: of discrete actions, the probabilities that it had."""
+        if not jnp.issubdtype(rolled.steps.act.dtype, jnp.integer):
+            return rolled
+
+        def probabilities(t: Array, obs: Array) -> Array:
+            carry, inside = Carry(t, jnp.zeros_like(t)), state.frame.encode_obs(obs)
+            return state.policy.support(carry, inside, jax.random.key(0))[1]
+
+        act = jax.vmap(probabilities)(rolled.steps.t, rolled.steps.obs)
+        return rolled._replace(steps=rolled.steps._replace(act=act))
+
+    def _sides(self, frame: Frame, obs: Array, act: Array, critic: OneCritic) -> tuple[Array, Array]:
         """States and actions as the critic takes them: standardised, or, with a person's own moments, as they are."""
         if self.moments is None:
             obs, act = frame.encode_obs(obs), frame.encode_act(act)
@@ -244,7 +275,9 @@ class DAeQuIL(Algorithm):
             sides.append(weights if jnp.issubdtype(acts.dtype, jnp.integer) else acts[0])
         return jnp.sum(jnp.square(sides[0] - sides[1]))
 
-    def _fresh(self, spec: Spec, key: Key[Array, ""]) -> MLPCritic:
+    def _fresh(self, spec: Spec, key: Key[Array, ""]) -> OneCritic:
+        if self.critic == "linear":
+            return LinearCritic.init(spec, self.moments or state_action)
         return MLPCritic.init(key, spec, self.critic_hidden, features=self.moments or state_action)
 
     def _player(self) -> Player:

@@ -6,11 +6,13 @@ it: where the expert mixes, the mean of its actions. Follow the leader over the 
 
     Input: queryable expert π_E, demonstrations D_E, policy class Π
     1. D ← D_E, π ← argmin ℓ over D
-    2. for each round:
-    3.     roll out π, ask π_E at its states, D ← D ∪ {(s, π_E(s))}
+    2. for round i:
+    3.     roll out β^i π_E + (1 − β^i) π, ask π_E at its states, D ← D ∪ {(s, π_E(s))}
     4.     π ← argmin over π' of the mean of ℓ(π', s, a) over D, by gradient steps from the last π
 
-with ℓ as in behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones.
+with ℓ as in behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. By default the
+learner plays alone, β = 0: demonstrations stand for the rounds in which the expert would act. Where it does, by a coin
+tossed at each step, what it does is its answer there (`understudy.mixing`).
 
 Reference: Ross, Gordon and Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
 Learning" (2011); Tables 13 and 15 of the paper.
@@ -28,7 +30,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.off_q.bc import ell
-from understudy.errors import check_layers, check_not_negative, check_positive, check_whole
+from understudy.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
 from understudy.players import Memory, Player, gradient, repeat
@@ -64,6 +66,8 @@ class DAgger(Algorithm):
 
     lr: float = 3e-4
     """Adam's learning rate."""
+    mixing: float | None = None
+    """β: in round i the expert acts in a share β^i of the steps, by a coin tossed at each. Default: it never does."""
     weight_decay: float = 0.0
     """Decay of the weights, decoupled from Adam: the regulariser of follow the regularised leader."""
     batch_size: int = eqx.field(static=True, default=32)
@@ -82,6 +86,8 @@ class DAgger(Algorithm):
     def __check_init__(self) -> None:
         check_positive(lr=self.lr)
         check_not_negative(weight_decay=self.weight_decay)
+        if self.mixing is not None:
+            check_share(mixing=self.mixing)
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, rollouts=self.rollouts)
         check_layers(hidden=self.hidden)
 
@@ -111,8 +117,9 @@ class DAgger(Algorithm):
 def new_policy(key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], squash: bool) -> Member:
     """A fresh network of the kind that the actions ask for."""
     if isinstance(spec.action, Discrete):
-        return Categorical.init(key, spec.obs_size, spec.action.n, hidden)
-    return Deterministic.init(key, spec.obs_size, spec.action.shape[0], hidden, squash=squash)
+        return Categorical.init(key, spec.obs_size, spec.action.n, hidden, reads=spec.policy_obs)
+    shape = (spec.obs_size, spec.action.shape[0], hidden)
+    return Deterministic.init(key, *shape, squash=squash, reads=spec.policy_obs)
 
 
 def answered(data: RoundData) -> Dataset:
