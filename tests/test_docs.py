@@ -11,6 +11,7 @@ import pytest
 
 import understudy as us
 from understudy import cli
+from understudy.statistics import Sample, interval
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,11 +59,13 @@ def test_every_link_leads_somewhere():
 
 def test_the_readmes_numbers_are_those_that_were_measured():
     rows = list(csv.DictReader((ROOT / "docs/results/demo.csv").open(encoding="utf-8")))
-    assert len(rows) == 6
+    assert len(rows) == 8
     for row in rows:
         half = (float(row["gap_high"]) - float(row["gap_low"])) / 2
         line = next(
-            line for line in README.splitlines() if line.startswith(f"| {row['task']} | {row['demonstrations']} |")
+            line
+            for line in README.splitlines()
+            if line.startswith(f"| {row['task']} | {row['algorithm']} | {row['demonstrations']} |")
         )
         mean, reach = (float(x) for x in line.split("|")[-2].split("±"))
         assert mean == pytest.approx(float(row["gap_mean"]), abs=0.06)
@@ -221,19 +224,50 @@ def test_the_theory_pages_example_says_what_it_computes():
     assert said[3].met
 
 
-def test_the_forests_table_is_its_results():
+def test_the_forests_tables_are_their_results():
     page = (ROOT / "docs/daequil.md").read_text(encoding="utf-8")
-    rows = list(csv.DictReader((ROOT / "docs/results/forest.csv").open(encoding="utf-8")))
-    for name in {(row["algorithm"], row["preset"]) for row in rows}:
-        cells = []
-        for x in range(11):
-            found = [float(r["mean_return"]) for r in rows if (r["algorithm"], r["preset"], r["x"]) == (*name, str(x))]
-            assert len(found) == 10
-            cells.append(f"{np.mean(found):.0f}")
-        assert f"| {name[0]} | {name[1]} | {' | '.join(cells)} |" in page
+    for name, whole in (("forest.csv", True), ("forest-ablation.csv", False)):
+        rows = _rows(name)
+        for algorithm, preset in dict.fromkeys((row["algorithm"], row["preset"]) for row in rows):
+            mine = [row for row in rows if (row["algorithm"], row["preset"]) == (algorithm, preset)]
+            rounds = np.array([_numbers(mine, "round", x) for x in range(11)])
+            assert rounds.shape == (11, 10)
+            last, handed = rounds[-3:].mean(axis=0), np.mean(_numbers(mine, "handed_over", 10))
+            cells = [algorithm, preset, *(f"{mean:.0f}" for mean in rounds.mean(axis=1))] if whole else [preset]
+            cells += [f"{last.mean():.1f}", f"{last.min():.0f}", f"{handed:.1f}"]
+            assert f"| {' | '.join(cells)} |" in page
 
 
-@pytest.mark.parametrize("page", ["dagger.md", "daequil.md"])
+def test_the_distances_in_unseen_forests_are_what_was_measured():
+    page = (ROOT / "docs/daequil.md").read_text(encoding="utf-8")
+    rows = _rows("forest-unseen.csv")
+    for algorithm, preset in dict.fromkeys((row["algorithm"], row["preset"]) for row in rows):
+        mine = [row for row in rows if (row["algorithm"], row["preset"]) == (algorithm, preset)]
+        means = [np.mean(_numbers(mine, "unseen_forest", x)) for x in range(100)]
+        name = f"{algorithm}, {preset}" if preset else algorithm
+        assert f"| {name} | {interval(Sample.of(means))} |" in page
+
+
+def _numbers(rows, kind, x):
+    return [float(row["mean_return"]) for row in rows if (row["x_kind"], row["x"]) == (kind, str(x))]
+
+
+def test_the_table_of_aggrevate_is_its_results():
+    page = (ROOT / "docs/aggrevate.md").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((ROOT / "docs/results/aggrevate-forest.csv").open(encoding="utf-8")))
+    presets = {row["preset"] for row in rows}
+    assert presets == {"default", "w = 0", "exploring = 1"}
+    for preset in presets:
+        scores = np.array(
+            [[float(r["mean_return"]) for r in rows if (r["preset"], r["x"]) == (preset, str(x))] for x in range(11)]
+        )
+        assert scores.shape == (11, 10)
+        assert f"| aggrevate | {preset} | {' | '.join(f'{mean:.0f}' for mean in scores.mean(1))} |" in page
+        last = scores[-3:].mean(0)
+        assert f"{last.mean():.1f} over the last three rounds, trials from {last.min():.0f} to {last.max():.0f}" in page
+
+
+@pytest.mark.parametrize("page", ["dagger.md", "daequil.md", "aggrevate.md"])
 def test_the_pages_examples_run(page):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.S)
     said = []

@@ -4,11 +4,14 @@ import csv
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import understudy as us
 from understudy import cli, display
+from understudy.arrays import softmax
 from understudy.evaluation import evaluate
 from understudy.experiments import lander, published
 from understudy.experts import as_expert
@@ -118,6 +121,21 @@ def test_the_evaluations_starts_are_not_those_of_training():
     }
     fresh = {int(x) for x in np.random.SeedSequence([lander.FRESH, 1]).generate_state(200)}
     assert not trained & fresh
+
+
+def test_the_critic_sees_the_learners_probabilities_and_the_experts_answers_one_hot(discrete):
+    algorithm = us.daequil(**TINY, rounds=3, critic_hidden=(8,))
+    data, _ = discrete.split([1], 0.0)
+    data = data._replace(size=data.size[0])
+    state = jax.jit(lambda key: algorithm.init(key, discrete.spec, data))(jax.random.key(0))
+    obs, answers = state.frame.encode_obs(data.steps.obs), np.zeros(len(data.steps.t), np.int32)
+    own = algorithm._own(state, data)
+    np.testing.assert_allclose(own.steps.act, softmax(state.policy.net(obs)), atol=1e-6)
+    first, second = (jax.tree.map(lambda x, i=i: x[i], state.critics) for i in (1, 2))
+    assert not np.array_equal(first.net.weights[0], second.net.weights[0])  # each round starts from one of its own
+    f = jax.vmap(lambda o, a: first.net(jnp.concatenate([o, a]))[0])
+    expected = f(obs, own.steps.act) - f(obs, np.eye(3)[answers])
+    np.testing.assert_allclose(algorithm.gaps(state, first, own.steps, answers), expected, atol=1e-5)
 
 
 def test_the_published_numbers_stand_by_round():

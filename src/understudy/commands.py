@@ -270,7 +270,7 @@ def demo_command(out: str = "out/demo") -> None:
         f"\nThe picture: {out}/demo.png. The policies are beside it.\n"
         "On Pendulum, demonstrations close the gap. On Forest they cannot: the expert dodges left or right, and the\n"
         "mean of the two flies into the tree. Asking it again, as DAgger does, has the same mean. DAeQuIL matches\n"
-        "other moments of a dodge, and gets further."
+        "other moments of a dodge, and gets through."
     )
 
 

@@ -185,6 +185,8 @@ def _tell(found: dict[str, Trials], expert: float) -> None:
         means = one.returns.mean(axis=(1, 2))
         rounds = len(means)
         last = one.last
-        lines.append([name, *(f"{mean:.0f}" for mean in means), f"{last.mean():.1f}", f"{last.min():.0f}"])
-    headers = ("learner", *(f">{x}" for x in range(rounds)), ">last three", ">lowest trial")
+        assert one.handed is not None
+        numbers = [f"{last.mean():.1f}", f"{last.min():.0f}", f"{one.handed.mean():.1f}"]
+        lines.append([name, *(f"{mean:.0f}" for mean in means), *numbers])
+    headers = ("learner", *(f">{x}" for x in range(rounds)), ">last three", ">lowest trial", ">handed over")
     display.show(headers, lines, f"Forest (the expert: {expert:.0f} m): mean distance by round (0: cloning)")

@@ -25,7 +25,7 @@ from understudy.experts import Expert
 from understudy.front_door import imitate
 from understudy.game import Algorithm
 from understudy.policies import Policy
-from understudy.rollouts import play
+from understudy.rollouts import play, rollout
 from understudy.run import Progress
 
 ROUNDS, DEMONSTRATIONS = 10, 10
@@ -46,7 +46,10 @@ def swerve_where(obs: Array, act: Array) -> Float[Array, " 5"]:
 
 
 def clear_swerve(forest: Forest) -> Features:
-    """Three of our own: how far it swerves with a tree ahead, up to π/4; how far without; how deep in a tree it ends.
+    """Three of our own: how far it swerves with a tree ahead, up to π/4; how far without; and whether it hits a tree.
+
+    A hit counts 1 and its depth in metres: the 1 so that grazing a tree is no small thing, to the critic or to whoever
+    picks the policy with the smallest payoff, and the depth so that there is a way out.
 
     The expert has π/4, 0 and, where any heading is clear, 0: the extremes, so that critics do not send the learner back
     and forth. What a policy cannot see, where the trees are, may still be a moment of what it does.
@@ -55,7 +58,7 @@ def clear_swerve(forest: Forest) -> Features:
     def moments(obs: Array, act: Array) -> Float[Array, " 3"]:
         turn = jnp.abs(act[0] - obs[3])
         inside = depth(around(forest.trees, obs), obs[1], obs[2], act[0])
-        return jnp.stack([obs[0] * jnp.minimum(turn, jnp.pi / 4), (1 - obs[0]) * turn, inside])
+        return jnp.stack([obs[0] * jnp.minimum(turn, jnp.pi / 4), (1 - obs[0]) * turn, inside + (inside > 0)])
 
     return moments
 
@@ -123,9 +126,8 @@ def trials(
     demonstrations: Demonstrations | None = None,
     progress: Progress | None = None,
 ) -> tuple[Trials, list[Policy]]:
-    """A learner's trials, and the policies that they end with."""
+    """A learner's trials, and the policies that they hand over."""
     scores: list[np.ndarray] = []
-    last: list[Any] = []
     keys = jax.random.split(jax.random.key(0), 1)  # a deterministic policy always flies the same way
 
     @jax.jit
@@ -134,7 +136,6 @@ def trials(
 
     def visit(done: int, states: Any) -> None:
         scores.append(np.asarray(score(states())))
-        last[:] = [jax.device_get(jax.vmap(algorithm.policy)(states()))]
 
     result = imitate(
         algorithm,
@@ -149,8 +150,9 @@ def trials(
         raise KeyboardInterrupt("what had finished before is kept")
     family, _, preset = name.partition(", ")
     queries = np.fmax.accumulate(result.history["queries"].T)
-    policies = [jax.tree.map(lambda x, i=i: x[i], last[0]) for i in range(seeds)]
-    return Trials(family, preset, np.stack(scores), queries), policies
+    policies = [actor.policy for actor in result.policies]
+    handed = np.array([float(rollout(forest, policy, 1).returns[0]) for policy in policies])
+    return Trials(family, preset, np.stack(scores), queries, handed), policies
 
 
 def cloning(forest: Forest, counts: list[int], seeds: int, progress: Report) -> dict[int, np.ndarray]:

@@ -33,6 +33,8 @@ class Trials:
     """(rounds, trials, episodes), of each round's own policy."""
     queries: np.ndarray
     """(rounds, trials): asked of the expert until then."""
+    handed: np.ndarray | None = None
+    """(trials,): what the policy that each hands over returns, where that was played."""
 
     @property
     def curve(self) -> Curve:
@@ -56,4 +58,7 @@ class Trials:
             for seed, (episodes, asked) in enumerate(zip(returns, queries, strict=True)):
                 scores = [round(float(episodes.mean()), 3), round(float(episodes.std()), 3)]
                 rows.append([env, self.algorithm, self.preset, seed, "round", x, *scores, int(asked), *about])
+        for seed, score in enumerate([] if self.handed is None else self.handed):
+            kind = [env, self.algorithm, self.preset, seed, "handed_over", len(self.returns) - 1]
+            rows.append([*kind, round(float(score), 3), 0.0, int(self.queries[-1, seed]), *about])
         return rows
