@@ -217,6 +217,9 @@ def test_an_expert_that_knows_its_values_is_not_followed_for_them():
     assert isinstance(told.values, ExactValues)
     assert isinstance(sampled.values, MonteCarlo)
     assert asked.values is None  # DAgger asks for actions
+    mode = front_door._collector(us.aggrevate(**TINY), env, Expert(env.expert(), deterministic=True), [0])
+    assert mode.values.deterministic  # an expert that answers with its mode is followed by its mode
+    assert not sampled.values.deterministic
 
 
 def test_values_that_do_not_fit_are_named():

@@ -91,7 +91,7 @@ def test_a_drone_starts_at_the_edge_and_moves_five_metres():
 )
 def test_the_score_is_how_far_the_drone_got(place, heading, terminal, score):
     env = us.Forest(jnp.array([[-50.0, -50.0, 1.0]]))  # a clearing
-    state = ForestState(jnp.array(place[0]), jnp.array(place[1]), jnp.array(np.pi / 2))
+    state = ForestState(jnp.array(place[0]), jnp.array(place[1]), jnp.array(np.pi / 2), jnp.array(0))
     new = env.step(state, jnp.array([heading]), jax.random.key(0))
     assert bool(new.terminal) is terminal
     assert place[1] + float(new.reward) == pytest.approx(score, abs=1e-4)  # rewards so far add up to y

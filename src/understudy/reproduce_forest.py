@@ -153,7 +153,8 @@ def draw(forest: Forest, found: _Found, expert: float, path: Path) -> None:
         axis.axhline(expert, color=figures.EXPERT, linewidth=1.5, label="the expert", zorder=0)
         axis.set(xlabel=label, ylabel="distance (m, mean ± standard error)", ylim=(0, 115))
         axis.spines[["top", "right"]].set_visible(False)
-    axes[3].legend(fontsize=7, frameon=False, loc="upper left")
+    for axis in axes[3:5]:
+        axis.legend(fontsize=7, frameon=False, loc="upper left")
     _bars(axes[5], found.unseen)
     figures.save(picture, path)
 
@@ -186,7 +187,7 @@ def _tell(found: dict[str, Trials], expert: float) -> None:
         rounds = len(means)
         last = one.last
         assert one.handed is not None
-        numbers = [f"{last.mean():.1f}", f"{last.min():.0f}", f"{one.handed.mean():.1f}"]
+        numbers = [f"{last.mean():.1f}", f"{abs(last.min()):.0f}", f"{one.handed.mean():.1f}"]
         lines.append([name, *(f"{mean:.0f}" for mean in means), *numbers])
     headers = ("learner", *(f">{x}" for x in range(rounds)), ">last three", ">lowest trial", ">handed over")
     display.show(headers, lines, f"Forest (the expert: {expert:.0f} m): mean distance by round (0: cloning)")
