@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -177,12 +179,16 @@ def test_the_demo_tells_its_story_and_can_be_repeated(understudy, monkeypatch, t
     monkeypatch.setattr(demo, "EVALUATION_EPISODES", 20)
     monkeypatch.setattr(demo, "SEEDS", 2)
     monkeypatch.setattr(demo, "bc", lambda **kw: us.bc(**{**kw, "rounds": 2, "steps": 100}))
+    for name in ("dagger", "daequil"):
+        short = partial(getattr(us, name).preset, rounds=2, steps=10, rollouts=2)
+        monkeypatch.setattr(demo, name, SimpleNamespace(preset=short))
     for _ in range(2):
         status, out, _ = understudy("demo")
         assert status == 0
         assert out.count("bc") == 6
+        assert "Forest    daequil       10" in out
     assert (tmp_path / "out/demo/demo.png").stat().st_size > 10_000
-    assert us.load_policy(tmp_path / "out/demo/pendulum")(np.zeros(3)).shape == (1,)
+    assert us.load_policy(tmp_path / "out/demo/pendulum-bc")(np.zeros(3)).shape == (1,)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["demo"]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/precious").write_text("")
