@@ -146,6 +146,15 @@ def test_the_speed_of_off_q_steps_is_what_was_measured():
         assert f"| {name} | {float(row['ms_a_step']):.{digits}f} | {ratio}|" in page
 
 
+def test_the_speed_of_an_on_q_round_is_what_was_measured():
+    page = (ROOT / "docs/daequil.md").read_text(encoding="utf-8")
+    rows = _rows("on-q-speed.csv")
+    assert len(rows) == 4
+    for row in rows:
+        ratio = "" if row["ratio"] == "1" else f"{row['ratio']} "
+        assert f"| {row['what']} | {float(row['ms_a_round']):.0f} | {ratio}|" in page
+
+
 def test_how_soon_advil_is_as_good_as_valuedice_is_what_was_measured():
     page = (ROOT / "docs/advil.md").read_text(encoding="utf-8")
     for task in ("halfcheetah", "ant"):
