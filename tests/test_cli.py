@@ -197,6 +197,16 @@ def test_the_demo_tells_its_story_and_can_be_repeated(understudy, monkeypatch, t
     assert "is not empty" in err
 
 
+def test_a_run_that_asks_says_how_often_and_how_its_last_episodes_went(understudy):
+    words = ("train", "dagger", "--env", "Forest", "--expert", "scripted", "--rounds", "2", "--steps", "5")
+    status, out, _ = understudy(*words, "--rollouts", "2", "--hidden", "8")
+    assert status == 0
+    history = us.load_run("runs/dagger").history
+    assert "last round's return  queries" in out
+    assert f"{history['return'][0, -1]:.4g}" in out
+    assert f"{history['queries'][0, -1]:.4g}" in out
+
+
 def test_the_installed_command_runs_quietly():
     """Nothing but the answer on standard output, nothing at all on standard error."""
     done = subprocess.run(

@@ -157,6 +157,14 @@ def test_the_command_writes_every_part(tmp_path, monkeypatch, capsys):
     assert path.with_suffix(".png").stat().st_size > 10_000
 
 
+def test_a_part_alone_leaves_the_figure_as_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(experiment, "ABLATION", {"dagger, forest": lambda forest: dagger(**TINY)})
+    path = tmp_path / "forest.csv"
+    _dispatch(["reproduce", "forest", "--trials", "2", "--out", str(path), "--parts", "ablation"])
+    assert [file.name for file in tmp_path.iterdir()] == ["forest-ablation.csv"]
+    assert "The figure" not in capsys.readouterr().out
+
+
 def _short_cloning(forest, counts, seeds, progress):
     one, _ = experiment.trials(
         "bc, forest", dagger(**{**TINY, "rounds": 1}), forest, seeds, us.collect(forest, None, counts[0])

@@ -99,6 +99,9 @@ class Train:
     """The run's directory. Default: runs/ALGORITHM."""
 
 
+PLAYED = {"return": "last round's return", "queries": "queries"}
+
+
 def train(algorithm: Algorithm, options: Train) -> int:
     if options.demos is None and options.env is None:
         raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
@@ -138,13 +141,16 @@ def train(algorithm: Algorithm, options: Train) -> int:
     result.save(out, replace=goes_on)
     if not result.interrupted:
         Checkpoint.discard(checkpoint)
-    name = next((metric for metric in result.history if metric.endswith("loss")), next(iter(result.history)))
+    loss = next((metric for metric in result.history if metric.endswith("loss")), next(iter(result.history)))
+    # Of those that play: what the last round's episodes returned, and what was asked of the expert in all.
+    shown = {loss: loss, **{name: words for name, words in PLAYED.items() if name in result.history}}
     rows = [
-        (run.episodes, run.seed, f"{_last(result.history[name][i]):.4g}", f"{run.payoff:.3g}", run.status, mark)
+        (run.episodes, run.seed, *numbers, f"{run.payoff:.3g}", run.status, mark)
         for i, run in enumerate(result.runs)
+        for numbers in ([f"{_last(result.history[name][i]):.4g}" for name in shown],)
         for mark in ("selected" if i == result.selected else "",)
     ]
-    headers = (">episodes", ">seed", f">{name}", ">held-out payoff", "status", "")
+    headers = (">episodes", ">seed", *(f">{words}" for words in shown.values()), ">held-out payoff", "status", "")
     display.show(headers, rows, f"{algorithm.card.title}, {result.config['seconds']:.1f} s")
     if result.interrupted:
         print(f"\nInterrupted. What was trained until then is kept in {out}; the same command goes on from there.")

@@ -45,8 +45,8 @@ def reproduce_forest(
     """How far policies fly by round: DAgger, and DAeQuIL with the paper's moments and with others.
 
     Args:
-        parts: What to run: the paper's figure; other moments (ablation); cloning with as many expert actions (budget);
-            20 forests to learn in and 100 others to fly through (unseen).
+        parts: What to run: the paper's figure; cloning with as many expert actions (budget), which is drawn there; 20
+            forests to learn in and 100 others to fly through (unseen); other moments (ablation).
         trials: Seeds of each learner.
         queries: For unseen: how often each run may ask the expert.
         out: The CSV file of distances; figures and other parts' files go beside it. Default: docs/results/forest.csv.
@@ -57,18 +57,19 @@ def reproduce_forest(
     if path.suffix != ".csv":
         raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
     check_place(path)
-    forest, found = Forest(), _Found()
+    forest, found, others = Forest(), _Found(), _Found()
     expert = float(rollout(forest, forest.expert(), 1000, 1, deterministic=False).returns.mean())
-    _flights(experiment.LEARNERS, forest, trials, path, found)
+    drawn = "figure" in parts or "budget" in parts
+    if drawn:
+        _flights(experiment.LEARNERS, forest, trials, path, found)
     if "budget" in parts:
         _budget(forest, trials, _beside(path, "budget"), found)
     if "unseen" in parts:
         _unseen(trials, queries, _beside(path, "unseen"), found)
-    draw(forest, found, expert, path.with_suffix(".png"))
-    _tell(found.trials, expert)
+    if drawn:
+        draw(forest, found, expert, path.with_suffix(".png"))
+        _tell(found.trials, expert)
     if "ablation" in parts:
-        print()
-        others = _Found()
         _flights(experiment.ABLATION, forest, trials, _beside(path, "ablation"), others)
         _tell(others.trials, expert)
     for name, reach in found.unseen.items():
@@ -78,7 +79,10 @@ def reproduce_forest(
         f"\nPublished: the expert {published.FOREST_EXPERT:.0f}, DAgger {published.FOREST['dagger'][0]:.0f} to "
         f"{published.FOREST['dagger'][1]:.0f}, DAeQuIL between {low:.0f} and {high:.0f} from round to round."
     )
-    print(f"The distances: {path}. The figure: {path.with_suffix('.png')}")
+    files = [_beside(path, part) for part in ("budget", "unseen", "ablation") if part in parts]
+    print(f"The distances: {', '.join(map(str, ([path] if drawn else []) + files))}.")
+    if drawn:
+        print(f"The figure: {path.with_suffix('.png')}")
 
 
 def _beside(path: Path, part: str) -> Path:

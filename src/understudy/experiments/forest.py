@@ -28,7 +28,7 @@ from understudy.policies import Policy
 from understudy.rollouts import play, rollout
 from understudy.run import Progress
 
-ROUNDS, DEMONSTRATIONS = 10, 10
+DEMONSTRATIONS = 10
 DAEQUIL = "swerve to where it is clear"
 """The moments of our own."""
 EXPERT = "the expert"

@@ -27,7 +27,8 @@ Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), s
 Deviations: the paper stops by its printed L(π), which adds ℓ_BC and R and leaves out the expert's term. As in the
 released runs the critic's gradient penalty is taken at the learner's and at the expert's samples (target 0), and line 6
 has the weights that it has. The penalty's gradient is by state and action, through the moments. The critic takes a
-fixed number of steps, and the policy's optimiser keeps its memory from round to round.
+fixed number of steps, and the policy's optimiser keeps its memory from round to round. The paper names R but gives it
+no form, and its runs had none: this one is ours, as is the linear critic.
 """
 
 from dataclasses import replace
