@@ -120,7 +120,7 @@ def check(peer: Peer, demonstrations: us.Demonstrations) -> None:
     a tenth of as its first moments.
     """
     data, _ = demonstrations.split([demonstrations.episodes], 0.0)
-    data = data._replace(size=data.size[0])
+    data = data.of(0)
     space = demonstrations.action_space
     assert isinstance(space, us.Continuous)
     expected = {}

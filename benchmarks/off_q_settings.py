@@ -21,9 +21,9 @@ from jaxtyping import Array
 import understudy as us
 from understudy.actor import Actor
 from understudy.experiments.off_q import TASKS
+from understudy.lanes import traced
 from understudy.policies import Policy
 from understudy.results import provenance, write_csv
-from understudy.run import traced
 from understudy.selection import held_out, held_out_payoff
 from understudy.statistics import Sample, interval
 from understudy.types import Dataset, RoundData, Spec, State
@@ -95,7 +95,7 @@ def main() -> None:
     for maker, groups in MAKERS:
         for shared, named in groups:
             made = [maker(rounds=options.rounds, **shared, **changes) for changes in named.values()]
-            trained = train(made, spec, seen._replace(size=seen.size[0]), options.seeds)
+            trained = train(made, spec, seen.of(0), options.seeds)
             for name, policies in zip(named, trained, strict=True):
                 for seed, policy in enumerate(policies):
                     actor = Actor(policy, spec, {"seed": seed})

@@ -257,7 +257,7 @@ def flop(algorithm: us.Algorithm, task: str) -> float:
         np.zeros((2, *spec.obs_shape)), np.zeros((2, *spec.action.shape)), action_space=spec.action
     )
     data, _ = zeros.split([1], 0.0)
-    single = data._replace(size=data.size[0])
+    single = data.of(0)
     # A loop's body is counted once however often it runs, so one step is what there is to count.
     state = algorithm.init(jax.random.key(0), spec, single)
     compiled = jax.jit(algorithm.update).lower(state, RoundData(single), jax.random.key(0)).compile()

@@ -192,7 +192,7 @@ def one_step(bench: Bench, state: DAeQuILState) -> tuple[dict[str, Any], dict[st
     told = found.expert_actions + 0.01
     state = state._replace(critics=jax.tree.map(lambda x: x.at[state.round].add(0.01), state.critics))
     shared = bench.data(1)
-    demonstrations = shared._replace(size=shared.size[0])
+    demonstrations = shared.of(0)
     key, size, batch = jax.random.key(2), int(found.rollouts.size), (learner.batch_size,)
     critic_key, policy_key = jax.random.split(key)
     critic_keys = jax.random.split(jax.random.split(critic_key, 3)[1], CRITIC_STEPS)

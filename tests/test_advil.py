@@ -77,7 +77,7 @@ def one_round(demonstrations, **settings):
     """(state before, state after, info) of one round."""
     algorithm = traced(us.advil(**{**TINY, **settings}))
     data, _ = demonstrations.split([demonstrations.episodes], 0.0)
-    data = data._replace(size=data.size[0])
+    data = data.of(0)
     before = algorithm.init(jax.random.key(0), demonstrations.spec, data)
     return before, *algorithm.update(before, RoundData(data), jax.random.key(1))
 

@@ -118,7 +118,7 @@ def tiny():
     """The algorithm before training, for Forest."""
     algorithm = traced(us.aggrevate(**TINY))
     data, _ = us.load("Forest").split([2], 0.0)
-    init = jax.jit(lambda key: algorithm.init(key, FOREST.spec, data._replace(size=data.size[0])))
+    init = jax.jit(lambda key: algorithm.init(key, FOREST.spec, data.of(0)))
     return algorithm, init(jax.random.key(0))
 
 
@@ -211,13 +211,13 @@ def test_it_is_refused_where_values_are_not_to_be_had():
 
 def test_an_expert_that_knows_its_values_is_not_followed_for_them():
     *_, env, _ = task()
-    told = front_door._collector(us.aggrevate(**TINY), env, Expert(env.expert(), values=env.values()), [0])
-    sampled = front_door._collector(us.aggrevate(**TINY), env, "scripted", [0])
-    asked = front_door._collector(us.dagger(), env, Expert(env.expert(), values=env.values()), [0])
+    told = front_door.collector_for(us.aggrevate(**TINY), env, Expert(env.expert(), values=env.values()), [0])
+    sampled = front_door.collector_for(us.aggrevate(**TINY), env, "scripted", [0])
+    asked = front_door.collector_for(us.dagger(), env, Expert(env.expert(), values=env.values()), [0])
     assert isinstance(told.values, ExactValues)
     assert isinstance(sampled.values, MonteCarlo)
     assert asked.values is None  # DAgger asks for actions
-    mode = front_door._collector(us.aggrevate(**TINY), env, Expert(env.expert(), deterministic=True), [0])
+    mode = front_door.collector_for(us.aggrevate(**TINY), env, Expert(env.expert(), deterministic=True), [0])
     assert mode.values.deterministic  # an expert that answers with its mode is followed by its mode
     assert not sampled.values.deterministic
 

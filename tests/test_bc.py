@@ -88,7 +88,7 @@ def protocol_run(algorithm, demonstrations, rounds):
     """The policy at the start and after each round, by the protocol alone."""
     algorithm = traced(algorithm)
     data, _ = demonstrations.split([demonstrations.episodes], 0.0)
-    data = data._replace(size=data.size[0])
+    data = data.of(0)
     state = algorithm.init(jax.random.key(0), demonstrations.spec, data)
     policies = [state.policy]
     for index in range(rounds):

@@ -24,6 +24,12 @@ TINY = {"rounds": 6, "steps": 2, "hidden": (8,), "batch_size": 8}
 RUNS = {"seeds": 2, "episodes": [2, 5], "holdout": 0.0}
 
 
+class EveryRound(Checkpoint):
+    """The place is kept after each round, instead of now and then."""
+
+    due = True
+
+
 @pytest.fixture
 def place(tmp_path):
     return tmp_path / "kept" / "place.npz"
@@ -31,8 +37,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def every_round(monkeypatch):
-    """The place is kept after each round, instead of now and then."""
-    monkeypatch.setattr("understudy.front_door.Checkpoint", partial(Checkpoint, every=0.0))
+    monkeypatch.setattr("understudy.front_door.Checkpoint", EveryRound)
 
 
 def ctrl_c(at):
@@ -117,7 +122,7 @@ def test_a_run_that_had_diverged_keeps_its_last_good_round(demonstrations, place
 def test_a_finished_run_is_returned_at_once(demonstrations, place, every_round, monkeypatch):
     learn = partial(us.imitate, Counting("never"), demonstrations, seeds=3, checkpoint=place)
     finished = learn()
-    monkeypatch.setattr("understudy.run._round", never)
+    monkeypatch.setattr("understudy.lanes._round", never)
     assert_same(learn(progress=never), finished)
 
 
@@ -277,11 +282,11 @@ def test_the_same_command_goes_on_after_ctrl_c(out, understudy, interrupted_at, 
     interrupted_at(1)
     status, said, _ = understudy(*words)
     assert status == 130
-    assert "the same command goes on from there" in said
+    assert "to go on from there: understudy train --resume runs/mine\n" in said
     assert us.load_run("runs/mine").interrupted
     interrupted_at(3)
     assert understudy(*words)[0] == 130
-    assert sorted(path.name for path in runs.iterdir()) == ["mine", "mine.checkpoint.npz"]
+    assert sorted(path.name for path in runs.iterdir()) == ["mine", "mine.checkpoint.npz", "mine.command.json"]
     interrupted_at(None)
     status, _, err = understudy(*words)
     assert (status, err) == (0, "Going on from runs/mine.checkpoint.npz\n")

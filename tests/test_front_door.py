@@ -161,7 +161,7 @@ def test_every_kind_of_policy_is_saved_as_plain_arrays(policy, tmp_path):
         np.testing.assert_array_equal(a, b)
     assert back.about == {"seed": 1}
     with np.load(tmp_path / "p.npz", allow_pickle=False) as file:
-        assert json.loads(str(file["structure.json"]))["format"] == 2
+        assert json.loads(str(file["structure.json"]))["format"] == 3
 
 
 def test_what_is_not_a_policy_is_named(tmp_path):

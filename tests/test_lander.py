@@ -126,7 +126,7 @@ def test_the_evaluations_starts_are_not_those_of_training():
 def test_the_critic_sees_the_learners_probabilities_and_the_experts_answers_one_hot(discrete):
     algorithm = us.daequil(**TINY, rounds=3, critic_hidden=(8,))
     data, _ = discrete.split([1], 0.0)
-    data = data._replace(size=data.size[0])
+    data = data.of(0)
     state = jax.jit(lambda key: algorithm.init(key, discrete.spec, data))(jax.random.key(0))
     obs, answers = state.frame.encode_obs(data.steps.obs), np.zeros(len(data.steps.t), np.int32)
     own = algorithm._own(state, data)

@@ -42,7 +42,7 @@ def learner(env_name, mixing):
     else:
         demonstrations = us.collect(env, lambda obs: (obs[:, 2] > 0).astype(int), episodes=2)
     data, _ = demonstrations.split([2, 2], 0.0)
-    make = jax.jit(lambda key: algorithm.init(key, env.spec, data._replace(size=data.size[0])))
+    make = jax.jit(lambda key: algorithm.init(key, env.spec, data.of(0)))
     states = [make(jax.random.key(i)) for i in (0, 1)]
     return env, algorithm, jax.tree.map(lambda *x: jnp.stack(x), *states)
 

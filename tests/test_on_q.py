@@ -36,7 +36,7 @@ def states_of(algorithm, rounds=3, **options):
 def test_a_round_holds_the_learners_steps_in_front_and_none_before_there_is_a_policy():
     algorithm = traced(us.dagger(**TINY))
     data, _ = us.load("Forest").split([2], 0.0)
-    state = algorithm.init(jax.random.key(0), FOREST.spec, data._replace(size=data.size[0]))
+    state = algorithm.init(jax.random.key(0), FOREST.spec, data.of(0))
     fused = Fused(FOREST, FOREST.expert(), np.int32(1000))
     asked = jnp.zeros((), jnp.int32)
     nothing = fused.collect(algorithm, state, jnp.asarray(0), asked, jax.random.key(1))
@@ -58,7 +58,7 @@ def test_the_host_collects_what_the_program_does():
     algorithm = us.dagger(**TINY)
     data, _ = us.load("Forest").split([2, 2], 0.0)
     keys = jax.random.split(jax.random.key(0), 2)
-    states = jax.vmap(lambda k: algorithm.init(k, FOREST.spec, data._replace(size=data.size[0])))(keys)
+    states = jax.vmap(lambda k: algorithm.init(k, FOREST.spec, data.of(0)))(keys)
     hosted = Hosted(FOREST, Expert(keep_heading), [0, 1])
     found = hosted.gather(algorithm, states, 3, np.zeros(2, int), np.array([True, False]))
     sizes = found.rollouts.size

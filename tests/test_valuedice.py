@@ -79,7 +79,7 @@ def drawn(demonstrations, **settings):
     """The algorithm, its first state, and a minibatch."""
     algorithm = traced(us.valuedice(**{**TINY, **settings}))
     data, _ = demonstrations.split([demonstrations.episodes], 0.0)
-    data = data._replace(size=data.size[0])
+    data = data.of(0)
     state = algorithm.init(jax.random.key(0), demonstrations.spec, data)
     return algorithm, state, algorithm._batch(state, data, Places.of(data), jax.random.key(1))
 

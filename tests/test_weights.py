@@ -110,7 +110,7 @@ def test_both_collectors_ask_for_the_mode(surroundings, discrete):
     policy = walk.expert()
     algorithm = traced(us.dagger(rounds=2, steps=1, rollouts=3, hidden=(4,)))
     data, _ = discrete.split([2], 0.0)
-    state = algorithm.init(jax.random.key(0), walk.spec, data._replace(size=data.size[0]))
+    state = algorithm.init(jax.random.key(0), walk.spec, data.of(0))
     fused = Fused(walk, policy, np.int32(1000), True)
     found = fused.collect(algorithm, state, jnp.asarray(1), jnp.zeros((), jnp.int32), jax.random.key(1))
     hosted = Hosted(walk, Expert(policy, deterministic=True), [0])

@@ -9,7 +9,7 @@ action = result.policy(observation)
 
 from understudy import _start as _start
 from understudy.actor import Actor, load_policy
-from understudy.algorithms import ALGORITHMS, advil, aggrevate, bc, daequil, dagger, valuedice
+from understudy.algorithms import ALGORITHMS, adril, advil, aggrevate, bc, daequil, dagger, sqil, valuedice
 from understudy.collecting import collect
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Finite, Forest, HostEnvironment, Pendulum, make
@@ -43,6 +43,7 @@ __all__ = [
     "Result",
     "Spec",
     "UnderstudyError",
+    "adril",
     "advil",
     "aggrevate",
     "bc",
@@ -57,5 +58,6 @@ __all__ = [
     "make",
     "policy_from_weights",
     "rollout",
+    "sqil",
     "valuedice",
 ]

@@ -17,8 +17,10 @@ from understudy.policies import Carry, Mixture, Policy, TimeIndexed, step
 from understudy.storage import write_npz
 from understudy.types import ActionSpace, Continuous, Discrete, Spec
 
-FORMAT = 2
-"""2: a network may read part of its input. Files of format 1 have networks that read all of it."""
+FORMAT = 3
+"""2: a network may read part of its input; those of format 1 read all of it. 3: a Gaussian's width may be cut off at
+its bounds; those of earlier formats are squashed into them.
+"""
 _CLASSES: dict[str, type[eqx.Module]] = {
     cls.__name__: cls
     for cls in (

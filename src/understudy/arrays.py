@@ -5,8 +5,9 @@ too. The same lines serve both: the arrays decide.
 """
 
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,18 @@ Array = Any
 """A JAX array, or a NumPy one on the host."""
 Source = Key[jax.Array, ""] | np.random.Generator
 """Where random numbers come from: a key for JAX arrays, a generator for NumPy ones."""
+
+
+class Light(eqx.Module):
+    """A module whose methods are plain ones.
+
+    Equinox makes a pytree of a method whenever it is looked up, so that it can be an argument of a compiled function.
+    That takes 40 µs, several times in an action for which a network of 256 x 256 needs 20. None of ours is such an
+    argument.
+    """
+
+    if not TYPE_CHECKING:
+        __getattribute__ = object.__getattribute__
 
 
 def namespace(*arrays: Array) -> ModuleType:

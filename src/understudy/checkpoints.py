@@ -9,8 +9,10 @@ function of the run's key and the round's number, a run that went on gives the s
 import hashlib
 import json
 import os
+import shlex
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +24,8 @@ from understudy.storage import check_place, whole_file
 from understudy.types import State
 
 FORMAT = 1
+CHECKPOINT, COMMAND = ".checkpoint.npz", ".command.json"
+"""What `understudy train` keeps beside a run's directory until that is saved: its place, and the command's words."""
 
 
 class Place(NamedTuple):
@@ -34,33 +38,56 @@ class Place(NamedTuple):
     """What the host read of each round: name → (rounds, runs)."""
     seconds: float
     """Time spent so far."""
+    around: list[np.ndarray] = []
+    """Of runs that learn while they play: where their episodes are, and the history's rows."""
 
 
 class Checkpoint:
     """The file at `path`, for what `identity` describes: the name of each part, and anything that tells it apart.
 
-    Written at most once in `every` seconds, and when training is interrupted; once it was, also when it is over.
+    Written at most once in `every` seconds, less often where that takes long, and when training is interrupted; once it
+    was, also when it is over.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any], every: float = 30.0):
         self.path, self.every = Path(path), every
         check_place(self.path)
         self.identity = {name: digest(part) for name, part in identity.items()}
-        self._saved = time.monotonic()
+        self._saved, self._took = time.monotonic(), 0.0
+
+    @property
+    def way_on(self) -> str:
+        """How a person goes on from here, where there is something to go on from; else nothing."""
+        if not self.path.exists():
+            return ""
+        run = str(self.path).removesuffix(CHECKPOINT)
+        resume = f"`understudy train --resume {shlex.quote(run)}`"
+        again = resume if Path(f"{run}{COMMAND}").exists() else "the same command"
+        return f"training keeps its place in {self.path}, and {again} goes on from there"
 
     @property
     def due(self) -> bool:
-        return time.monotonic() - self._saved >= self.every
+        return time.monotonic() - self._saved >= max(self.every, 20 * self._took)
 
-    def save(self, states: State, active: np.ndarray, history: dict[str, np.ndarray], seconds: float) -> None:
+    def save(
+        self,
+        states: State,
+        active: np.ndarray,
+        history: dict[str, np.ndarray],
+        seconds: float,
+        around: Sequence[np.ndarray] = (),
+    ) -> None:
+        began = time.monotonic()
         leaves = jax.device_get(jax.tree.leaves(states))
         about = {"format": FORMAT, "identity": self.identity, "seconds": seconds}
         arrays: dict[str, Any] = {f"state.{i}": leaf for i, leaf in enumerate(leaves)}
         arrays |= {f"history.{name}": column for name, column in history.items()}
+        arrays |= {f"around.{i}": leaf for i, leaf in enumerate(around)}
         arrays |= {"active": active, "about.json": np.array(json.dumps(about))}
         with whole_file(self.path) as beside, beside.open("wb") as file:
             np.savez(file, **arrays)
         self._saved = time.monotonic()
+        self._took = self._saved - began
 
     def load(self) -> Place | None:
         """What was kept, or None if there is no file."""
@@ -79,9 +106,11 @@ class Checkpoint:
             what = f"other {' and '.join(differ)}" if differ else "another version of understudy"
             raise RunError(f"'{self.path}' is a checkpoint of {what}: remove it, or choose another place")
 
-        leaves = [arrays[f"state.{i}"] for i in range(sum(name.startswith("state.") for name in arrays))]
+        def listed(part: str) -> list[np.ndarray]:
+            return [arrays[f"{part}.{i}"] for i in range(sum(name.startswith(f"{part}.") for name in arrays))]
+
         history = {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")}
-        return Place(leaves, arrays["active"], history, seconds)
+        return Place(listed("state"), arrays["active"], history, seconds, listed("around"))
 
     @staticmethod
     def discard(path: str | os.PathLike[str]) -> None:

@@ -10,7 +10,17 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from understudy import __version__, commands, reproduce, reproduce_forest, reproduce_lander, theory
+from understudy import (
+    __version__,
+    commands,
+    reproduce,
+    reproduce_forest,
+    reproduce_lander,
+    reproduce_reward,
+    reproduce_survival,
+    resuming,
+    theory,
+)
 from understudy.algorithms import ALGORITHMS, find
 from understudy.errors import SettingError, UnderstudyError, unknown
 from understudy.game import DEFAULT
@@ -23,8 +33,16 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "demos inspect": ("show what a file of demonstrations holds", commands.inspect),
     "demos collect": ("record an expert's episodes", commands.collect_command),
     "reproduce off-q": ("the paper's offline figure, with its points beside ours", reproduce.reproduce_off_q),
+    "reproduce reward": (
+        "the paper's online figure: AdRIL and SQIL by environment steps",
+        reproduce_reward.reproduce_reward,
+    ),
     "reproduce forest": ("the paper's forest: DAgger's crash, DAeQuIL's flights", reproduce_forest.reproduce_forest),
     "reproduce lander": ("the paper's LunarLander figure, by round", reproduce_lander.reproduce_lander),
+    "reproduce survival": (
+        "absorbing states, and none, on CartPole with an expert that soon drops the pole",
+        reproduce_survival.reproduce_survival,
+    ),
     "theory": ("the paper's bounds and equilibria, computed on finite MDPs", theory.theory_command),
     "demo": ("learn from bundled demonstrations and draw a picture", commands.demo_command),
 }
@@ -68,11 +86,20 @@ def _dispatch(words: list[str]) -> int:
         tyro.cli(function, args=words[length:], prog=f"understudy {name}")
         return 0
     if len(words) < 2 or words[1] in ("-h", "--help"):
-        print(f"usage: understudy train ALGORITHM [options]\n\nALGORITHM is one of {', '.join(ALGORITHMS)}.")
-        print("`understudy train ALGORITHM --help` shows its settings.")
+        print("usage: understudy train ALGORITHM [options]\n       understudy train --resume DIR\n")
+        print(f"ALGORITHM is one of {', '.join(ALGORITHMS)}. `understudy train ALGORITHM --help` shows its settings.")
+        print("--resume goes on with the run of --out DIR, with its own settings, after it was killed or interrupted.")
         return 0
-    algorithm = find(words[1])
-    rest, preset = _preset(words[2:])
+    if not resuming.asked(words[1:]):
+        return _train(words[1:])
+    resumed = resuming.resumed(words[1:])
+    return 0 if resumed is None else _train(*resumed)
+
+
+def _train(words: list[str], out: str | None = None) -> int:
+    """`understudy train` and these words; `out` is where its run is now, if not where they say."""
+    algorithm = find(words[0])
+    rest, preset = _preset(words[1:])
     default = algorithm.preset(preset)
     arguments: Any = dataclasses.make_dataclass(
         "Arguments",
@@ -87,8 +114,9 @@ def _dispatch(words: list[str]) -> int:
     )
     named = f" Named settings: --preset {' or '.join(algorithm.presets)}." if algorithm.presets else ""
     arguments.__doc__ = f"{algorithm.__doc__}{named}"
-    parsed = tyro.cli(arguments, args=rest, prog=f"understudy train {words[1]}")
-    return commands.train(parsed.algorithm, parsed.options)
+    parsed = tyro.cli(arguments, args=rest, prog=f"understudy train {words[0]}")
+    options = parsed.options if out is None else dataclasses.replace(parsed.options, out=out)
+    return commands.train(parsed.algorithm, options, words)
 
 
 def _preset(words: list[str]) -> tuple[list[str], str]:
@@ -107,5 +135,5 @@ def _help(prefix: str = "") -> None:
     print("usage: understudy COMMAND [options]\n\nImitation learning by moment matching.\n")
     for name, (about, _) in COMMANDS.items():
         if name.startswith(prefix):
-            print(f"  {name:<17}{about}")
+            print(f"  {name:<20}{about}")
     print("\n`understudy COMMAND --help` shows its options.")

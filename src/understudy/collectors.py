@@ -6,8 +6,12 @@ is worth under it. Either is one query for each state. An algorithm may let the 
 `Fused` plays in a JAX environment, inside the compiled round. `Hosted` plays on the host, before it, and hands the
 round plain arrays. Either way a round sees the same `RoundData`: the real steps of the round's episodes in front, as
 many of them as the expert may still be asked about. In round 0 nothing is collected: there is no policy to play yet.
+
+`Stepped` serves algorithms that learn while they play: a turn's steps at a time, from workers that hold the policy.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,9 +27,12 @@ from understudy.envs.values import Values
 from understudy.experts import Expert, answer
 from understudy.game import Algorithm
 from understudy.mixing import HostMixing, Mixing
+from understudy.playing import Order
 from understudy.policies import Policy
 from understudy.rollouts import Episodes, play, rollout
+from understudy.stepping import Chunk, Stepping
 from understudy.types import ActionSpace, Dataset, Discrete, RoundData, State, Transition, Valued
+from understudy.workers import Crew
 
 
 class Collected(NamedTuple):
@@ -209,7 +216,52 @@ def _padded(column: np.ndarray, room: int) -> np.ndarray:
     return out
 
 
-Collector = Fused | Hosted
+class Stepped:
+    """Steps on the host, a turn at a time. What is played depends on seeds and policies, never on who is faster.
+
+    With lag 0 a turn is played by the policy as it is after the update before. With lag 1 by the one before that: the
+    steps of the next turn are asked for before this turn's update, so that environments and updates work at once.
+    """
+
+    limit = np.iinfo(np.int32).max
+
+    def __init__(self, env: HostEnvironment, seeds: list[int], stepping: Stepping, rounds: int, workers: int):
+        self.env, self.seeds, self.stepping, self.rounds, self.workers = env, seeds, stepping, rounds, workers
+        self._crew: Crew | None = None
+        self._asked = False
+
+    @contextmanager
+    def working(self, first: int) -> Iterator[None]:
+        """With workers at hand, from round `first` on: a run that goes on begins new episodes, from other seeds."""
+        entropy = [(seed, first) for seed in self.seeds]
+        with Crew(self.env, entropy, self.stepping.envs, self.stepping.steps, self.workers) as self._crew:
+            self._asked = False
+            yield
+
+    def turn(self, policies: Callable[[], Any], index: int, turn: int, active: np.ndarray) -> Chunk:
+        """All runs' steps of a turn, stacked. `policies` returns those that would play now."""
+        assert self._crew is not None
+        if not self._asked:
+            self._ask(policies(), index, turn, active)
+        chunks = self._crew.answers()
+        self._asked = False
+        following = divmod(index * self.stepping.turns + turn + 1, self.stepping.turns)
+        if self.stepping.lag and following[0] < self.rounds:
+            self._ask(policies(), *following, active)
+        return jax.tree.map(lambda *parts: np.stack(parts), *chunks)
+
+    def _ask(self, policies: Any, index: int, turn: int, active: np.ndarray) -> None:
+        assert self._crew is not None
+        begins, anything = bool(self.stepping.begins(index, turn)), int(self.stepping.random_left(index, turn))
+        orders = [
+            Order(jax.tree.map(lambda x, i=run: x[i], policies), begins, anything) if active[run] else None
+            for run in range(len(self.seeds))
+        ]
+        self._crew.ask(orders)
+        self._asked = True
+
+
+Collector = Fused | Hosted | Stepped
 
 
 def round_data(demonstrations: Dataset, collected: Collected | None) -> RoundData:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,9 @@ import numpy as np
 import tyro
 from tyro.conf import Positional
 
-from understudy import display
+from understudy import display, resuming
 from understudy.algorithms import ALGORITHMS
-from understudy.checkpoints import Checkpoint
+from understudy.checkpoints import CHECKPOINT
 from understudy.collecting import collect
 from understudy.data import bundled, load
 from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
@@ -102,16 +103,19 @@ class Train:
 PLAYED = {"return": "last round's return", "queries": "queries"}
 
 
-def train(algorithm: Algorithm, options: Train) -> int:
+def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> int:
+    """Learn policies and keep them. `words` are those of the command, which are kept while it trains."""
     if options.demos is None and options.env is None:
         raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
     out = str(Path(options.out or f"runs/{algorithm.card.name}"))
-    checkpoint = f"{out}.checkpoint.npz"
+    checkpoint = f"{out}{CHECKPOINT}"
     goes_on = Path(checkpoint).exists()
-    if not (goes_on and _interrupted(out)):
+    if not (goes_on and resuming.interrupted(out)):
         check_free(out)
     if goes_on:
-        print(f"Going on from {checkpoint}", file=sys.stderr)
+        on_the_host = algorithm.stepping is not None and options.env not in JAX_ENVIRONMENTS
+        anew = f"; episodes of {options.env} begin anew" if on_the_host else ""
+        print(f"Going on from {checkpoint}{anew}", file=sys.stderr)
     source = str(options.demos or options.env)
     demonstrations = load(source)
     # Bundled demonstrations were checked against their task: its simulator need not be installed to learn from them.
@@ -124,7 +128,8 @@ def train(algorithm: Algorithm, options: Train) -> int:
         expert = as_expert(expert, make(options.env)).budget(options.budget)
     with (
         display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
-        _place(checkpoint),
+        resuming.remembered(out, words),
+        _place(out),
     ):
         result = imitate(
             algorithm,
@@ -140,7 +145,7 @@ def train(algorithm: Algorithm, options: Train) -> int:
         )
     result.save(out, replace=goes_on)
     if not result.interrupted:
-        Checkpoint.discard(checkpoint)
+        resuming.forget(out)
     loss = next((metric for metric in result.history if metric.endswith("loss")), next(iter(result.history)))
     # Of those that play: what the last round's episodes returned, and what was asked of the expert in all.
     shown = {loss: loss, **{name: words for name, words in PLAYED.items() if name in result.history}}
@@ -153,21 +158,25 @@ def train(algorithm: Algorithm, options: Train) -> int:
     headers = (">episodes", ">seed", *(f">{words}" for words in shown.values()), ">held-out payoff", "status", "")
     display.show(headers, rows, f"{algorithm.card.title}, {result.config['seconds']:.1f} s")
     if result.interrupted:
-        print(f"\nInterrupted. What was trained until then is kept in {out}; the same command goes on from there.")
+        print(f"\nInterrupted. What was trained until then is kept in {out}; to go on from there: {_way_on(out)}")
         return 130
     print(f"\nKept in {out}. How far from the expert? understudy evaluate {out}")
     return 0
 
 
 @contextmanager
-def _place(checkpoint: str) -> Iterator[None]:
+def _place(out: str) -> Iterator[None]:
     """Ctrl-C, a second time, ends training at once; what it says depends on whether a place was kept before."""
     try:
         yield
     except KeyboardInterrupt:
-        if Path(checkpoint).exists():
-            raise KeyboardInterrupt(f"training keeps its place in {checkpoint}, the same command goes on") from None
+        if Path(f"{out}{CHECKPOINT}").exists():
+            raise KeyboardInterrupt(f"training keeps its place; to go on from there: {_way_on(out)}") from None
         raise
+
+
+def _way_on(out: str) -> str:
+    return f"understudy train {resuming.OPTION} {shlex.quote(out)}"
 
 
 def evaluate(
@@ -296,11 +305,6 @@ def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[ob
         for score in evaluation.scores()
     ]
     return (">demos", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
-
-
-def _interrupted(out: str) -> bool:
-    """Whether a run that did not reach its end is kept there."""
-    return (Path(out) / "config.json").exists() and load_run(out).interrupted
 
 
 def _last(values: np.ndarray) -> float:

@@ -1,6 +1,7 @@
-"""What a person sees in the terminal: progress, tables, one-line notes. Quiet where nobody watches."""
+"""What a person sees in the terminal: progress, tables, one-line notes. Where nobody watches, a line now and then."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -10,6 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.run import Progress as Report
+
+LOG_EVERY = 60.0
+"""Seconds from one line of a log to the next."""
 
 
 def console() -> Console:
@@ -25,10 +29,10 @@ def working(title: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Report]:
-    """A live bar with the metrics and the time left, on a terminal; nothing elsewhere."""
+    """A live bar with the metrics and the time left, on a terminal; elsewhere, a line a minute for a log."""
     terminal = Console(stderr=True)
     if not terminal.is_terminal:
-        yield lambda done, total, metrics: None
+        yield _log(title)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -43,10 +47,25 @@ def progress_bar(title: str) -> Iterator[Report]:
         task = bar.add_task(title, total=None, metrics="starting")
 
         def report(done: int, total: int, metrics: dict[str, float]) -> None:
-            shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-            bar.update(task, completed=done, total=total, metrics=shown)
+            bar.update(task, completed=done, total=total, metrics=_shown(metrics))
 
         yield report
+
+
+def _log(title: str) -> Report:
+    told = time.monotonic()
+
+    def report(done: int, total: int, metrics: dict[str, float]) -> None:
+        nonlocal told
+        if time.monotonic() - told >= LOG_EVERY:
+            told = time.monotonic()
+            print(f"{title}: {done} of {total}  {_shown(metrics)}", file=sys.stderr, flush=True)
+
+    return report
+
+
+def _shown(metrics: dict[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
 
 
 def show(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:

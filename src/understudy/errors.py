@@ -1,6 +1,7 @@
 """Every error a user can cause, by name. A message says what is wrong, its value, and the way out, in one line."""
 
 import difflib
+import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, SupportsIndex
@@ -41,6 +42,10 @@ class ExtraError(UnderstudyError, ImportError):
     """An optional dependency is not installed; the message names the command that installs it."""
 
 
+class WorkerError(UnderstudyError, RuntimeError):
+    """What plays the environments of some runs has failed, or its process has ended."""
+
+
 class DivergedError(UnderstudyError, ArithmeticError):
     """Every run of a batch produced NaN or infinity."""
 
@@ -72,6 +77,11 @@ def check_fraction(**settings: Any) -> None:
 def check_share(**settings: Any) -> None:
     """Refuse settings that are not numbers from 0 to 1."""
     _check_numbers(settings, "from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+def check_finite(**settings: Any) -> None:
+    """Refuse settings that are not finite numbers, of either sign."""
+    _check_numbers(settings, "that is finite", math.isfinite)
 
 
 def _check_numbers(settings: dict[str, Any], words: str, fits: Callable[[float], bool]) -> None:

@@ -84,7 +84,7 @@ def evaluate(
         if workers > 1 and len(jobs) > 1 and isinstance(made, HostEnvironment) and made.registered:
             pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"))
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-            results = pool.map(partial(_play_named, made.name, made.spec.horizon), jobs)
+            results = pool.map(partial(play_named, made.name, made.spec.horizon), jobs)
         else:
             results = map(partial(_play, made), jobs)
         returns: list[np.ndarray] = []
@@ -100,7 +100,7 @@ def _play(env: Environment | HostEnvironment, job: tuple[Policy, int, int]) -> n
     return rollout(env, *job).returns
 
 
-def _play_named(name: str, horizon: int, job: tuple[Policy, int, int]) -> np.ndarray:
+def play_named(name: str, horizon: int, job: tuple[Policy, int, int]) -> np.ndarray:
     """As `_play`, in another process, which cannot be handed an environment but can make it."""
     return _play(make(name, horizon), job)
 

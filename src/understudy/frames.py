@@ -3,16 +3,15 @@
 Fitted once, from the episodes actually used, and never from the learner's own data.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from understudy.arrays import Array, namespace
+from understudy.arrays import Array, Light, namespace
 from understudy.types import Continuous, Dataset, Spec, Transition
 
 
-class Frame(eqx.Module):
+class Frame(Light):
     """s ↦ (s − mean) / std and, for continuous actions, a ↦ (a − center) / half-range; discrete actions stay."""
 
     obs_mean: Float[Array, " obs"]
@@ -45,7 +44,9 @@ class Frame(eqx.Module):
         """Back into the environment's range, clipped to it."""
         if self.act_center is None:
             return act
-        return self.act_center + self.act_scale * namespace(act).clip(act, -1, 1)
+        xp = namespace(act)
+        # NumPy's clip takes as long as a layer of the network, and this is once a step.
+        return self.act_center + self.act_scale * xp.minimum(xp.maximum(act, -1), 1)
 
     def encode(self, steps: Transition) -> Transition:
         return steps._replace(

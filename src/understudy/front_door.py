@@ -13,17 +13,18 @@ import numpy as np
 from understudy import run
 from understudy.actor import Actor
 from understudy.checkpoints import Checkpoint, digest
-from understudy.collectors import Collector, Fused, Hosted
+from understudy.collectors import Collector, Fused, Hosted, Stepped
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, HostEnvironment, make, public_name
 from understudy.envs.values import Values
-from understudy.errors import DemonstrationError, NeedsError, SettingError
+from understudy.errors import DemonstrationError, NeedsError, SettingError, check_whole
 from understudy.experts import as_expert
 from understudy.game import Algorithm
 from understudy.results import Result, Run, hyperparameters, provenance
 from understudy.rollouts import check_seed
 from understudy.selection import held_out, held_out_payoff
 from understudy.types import Dataset, Discrete
+from understudy.workers import crew_size
 
 HOLDOUT = 0.02
 """The fraction of steps kept aside. Small: with few demonstrations, what is held out is missed in training."""
@@ -42,6 +43,7 @@ def imitate(
     checkpoint: str | os.PathLike[str] | None = None,
     visit: run.Visit | None = None,
     policy_obs: Sequence[int] | None = None,
+    workers: int | None = None,
 ) -> Result:
     """Learn policies from demonstrations.
 
@@ -52,11 +54,13 @@ def imitate(
     `result.interrupted` set. `checkpoint` names a file that keeps the place now and then: the same call goes on from
     it, after an interruption or a crash, to the same policies; remove it once the result is saved. `visit` may look at
     the learners' states after each round (`run.Visit`). `policy_obs` names the numbers of the observation that the
-    policy sees, by index, where it must do without the others; critics still see all of it.
+    policy sees, by index, where it must do without the others; critics still see all of it. `workers` is how many
+    processes step a Gymnasium environment for an algorithm that learns while it plays (0: this one; default: as many as
+    pay); the policies are the same however many there are.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     spec = replace(demonstrations.spec, policy_obs=cast(Any, policy_obs))  # Spec checks it
-    seed_list, count_list = _seeds(seeds), _counts(episodes, demonstrations)
+    seed_list, count_list = as_seeds(seeds), _counts(episodes, demonstrations)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
     training, held = demonstrations.split([count for count, _ in pairs], holdout)
     if algorithm.card.next_states:
@@ -69,16 +73,17 @@ def imitate(
         data = (training.steps, count_list, demonstrations.spec)
         identity = {"settings": named, "demonstrations": data, "seeds": seed_list, "policy_obs": spec.policy_obs}
         kept = Checkpoint(checkpoint, identity)
-    collector = _collector(algorithm, env, expert, [seed for _, seed in pairs])
-    trained = run.train(algorithm, spec, training, keys, collector, progress, kept, visit)
+    collector = collector_for(algorithm, env, expert, [seed for _, seed in pairs], workers)
+    trained = run.train(algorithm, spec, training, keys, collector, progress, kept, visit, held)
 
     states, name = jax.device_get(trained.states), algorithm.card.name
     criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
     runs, actors = [], []
     for index, (count, seed) in enumerate(pairs):
-        policy = algorithm.selected(jax.tree.map(lambda x, i=index: x[i], states))
+        state = jax.tree.map(lambda x, i=index: x[i], states)
+        policy, own = algorithm.selected(state), algorithm.payoff_of(state)
         actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
-        payoff = held_out_payoff(actor, criteria[count])
+        payoff = held_out_payoff(actor, criteria[count]) if own is None else float(own)
         status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
         runs.append(Run(seed, count, status, payoff))
         actors.append(actor)
@@ -100,12 +105,20 @@ def imitate(
     return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
 
 
-def _collector(
-    algorithm: Algorithm, env: Environment | HostEnvironment | None, expert: Any, seeds: list[int]
+def collector_for(
+    algorithm: Algorithm,
+    env: Environment | HostEnvironment | None,
+    expert: Any,
+    seeds: list[int],
+    workers: int | None = None,
 ) -> Collector | None:
     """What gathers a round's data: inside the compiled program where environment and expert allow it."""
     if "environment" not in algorithm.card.needs or env is None:
         return None
+    if algorithm.stepping is not None and isinstance(env, HostEnvironment):
+        hands = crew_size(len(seeds), env) if workers is None else workers
+        check_whole(0, workers=hands)
+        return Stepped(env, seeds, algorithm.stepping, algorithm.rounds, hands)
     asked = as_expert(expert, env) if "expert" in algorithm.card.needs else None
     values = None
     if asked is not None and algorithm.card.values:
@@ -155,7 +168,8 @@ def _check_next_states(title: str, training: Dataset) -> None:
         )
 
 
-def _seeds(seeds: Any) -> list[int]:
+def as_seeds(seeds: Any) -> list[int]:
+    """The seeds that a number of them, or a list, stands for."""
     numbers = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, SupportsIndex) else seeds, least=0)
     for seed in numbers:
         check_seed(seed)

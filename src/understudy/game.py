@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Key
 from understudy.errors import unknown
 from understudy.players import Player, Strategy
 from understudy.policies import Policy
+from understudy.stepping import Stepping
 from understudy.types import Dataset, Info, RoundData, Spec, State
 
 Moments = Literal["reward", "off-Q", "on-Q"]
@@ -84,6 +85,15 @@ class Algorithm(eqx.Module):
 
     @abstractmethod
     def policy(self, state: State) -> Policy: ...
+
+    @property
+    def stepping(self) -> Stepping | None:
+        """How it learns while it plays; None for those whose rounds gather whole episodes, or nothing."""
+        return None
+
+    def payoff_of(self, state: State) -> Float[Array, ""] | None:
+        """The held-out payoff of `selected`, where it measures one of its own moments; None: the loop's."""
+        return None
 
     def expert_share(self, index: Array | int) -> Float[Array, ""] | None:
         """How often the expert acts in the episodes of round `index`; None: never, and there is no coin to toss."""

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from understudy.arrays import Array, namespace
+from understudy.arrays import Array, Light, namespace
 
 Activation = Literal["relu", "tanh", "identity"]
+Init = Literal["orthogonal", "uniform"]
 
 
-class MLP(eqx.Module):
+class MLP(Light):
     """x ↦ W_k σ(... σ(W_1 x + b_1) ...) + b_k, for one input or a batch of them."""
 
     weights: tuple[Float[Array, "i o"], ...]
@@ -35,9 +36,16 @@ class MLP(eqx.Module):
         activation: Activation = "relu",
         gain: float | Array | None = None,
         reads: tuple[int, ...] | None = None,
+        init: Init = "orthogonal",
     ) -> "MLP":
-        """Orthogonal weights, of the given gain (default: √2 under ReLU) and 1 at the output, and zero biases."""
+        """Orthogonal weights, of the given gain (default: √2 under ReLU) and 1 at the output, and zero biases; or
+        weights and biases uniform within ± 1/√inputs of their layer, which is PyTorch's start and has no gain.
+        """
         sizes = (inputs if reads is None else len(reads), *hidden, outputs)
+        if init == "uniform":
+            return cls(*_uniform(key, sizes), activation, reads)
+        if init != "orthogonal":
+            raise ValueError(f"unknown init '{init}'")
         if gain is None:
             gain = 2**0.5 if activation == "relu" else 1.0
         gains = [gain] * len(hidden) + [1.0]
@@ -62,6 +70,15 @@ class MLP(eqx.Module):
                 elif self.activation != "identity":
                     raise ValueError(f"unknown activation '{self.activation}'")
         return x
+
+
+def _uniform(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Weights and biases of layers of these sizes, within ± 1/√inputs."""
+    layers = [
+        jax.random.uniform(k, (i + 1, o), minval=-(i**-0.5), maxval=i**-0.5)
+        for k, i, o in zip(jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True)
+    ]
+    return tuple(layer[:-1] for layer in layers), tuple(layer[-1] for layer in layers)
 
 
 def orthogonal_penalty(network: MLP, between: Literal["inputs", "outputs"]) -> Float[Array, ""]:

@@ -15,7 +15,7 @@ one speak in the environment's own.
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
-from understudy.arrays import Array, Source, categorical, namespace, normal, softmax
+from understudy.arrays import Array, Light, Source, categorical, namespace, normal, softmax
 from understudy.frames import Frame
 from understudy.networks import MLP, Activation
 
@@ -35,7 +35,7 @@ class Carry(NamedTuple):
     component: Int[Array, "..."]
 
 
-class Policy(eqx.Module):
+class Policy(Light):
     """Abstract: see the module's table of methods. Every subclass is final."""
 
     @abstractmethod
@@ -111,6 +111,8 @@ class Gaussian(Policy):
     net: MLP
     log_std_min: float = eqx.field(static=True, default=-5.0)
     log_std_max: float = eqx.field(static=True, default=2.0)
+    bound: Literal["tanh", "clip"] = eqx.field(static=True, default="tanh")
+    """How log σ is kept in its range: squashed smoothly into it, or cut off at its ends."""
 
     @classmethod
     def init(
@@ -129,9 +131,13 @@ class Gaussian(Policy):
         return start(shape)
 
     def parameters(self, obs: Array) -> tuple[Array, Array]:
-        """μ(s) and log σ(s), before the tanh; log σ is squashed smoothly into its range."""
+        """μ(s) and log σ(s), before the tanh."""
         xp = namespace(obs)
-        mean, raw = xp.split(self.net(obs), 2, axis=-1)
+        out = self.net(obs)
+        size = out.shape[-1] // 2
+        mean, raw = out[..., :size], out[..., size:]  # a split costs NumPy as much as a small network
+        if self.bound == "clip":
+            return mean, xp.minimum(xp.maximum(raw, self.log_std_min), self.log_std_max)
         log_std = self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (xp.tanh(raw) + 1)
         return mean, log_std
 
@@ -142,6 +148,19 @@ class Gaussian(Policy):
         xp = namespace(obs)
         mean, log_std = self.parameters(obs)
         return xp.tanh(mean + xp.exp(log_std) * normal(source, mean))
+
+    def draw_from(self, obs: Array, noise: Array) -> tuple[Array, Float[Array, "..."]]:
+        """a = tanh u, u = μ + σ ξ, for standard normal ξ drawn elsewhere, and log π(a | s).
+
+        That is log N(u; μ, σ²) − Σ log(1 − tanh² u), the latter as 2 (log 2 − u − log(1 + e^{−2u})): finite however
+        close to ± 1 the action is, as `log_prob`, which sees the action alone, cannot be.
+        """
+        xp = namespace(obs)
+        mean, log_std = self.parameters(obs)
+        inside = mean + xp.exp(log_std) * noise
+        slope = 2 * (math.log(2) - inside - xp.logaddexp(0.0, -2 * inside))
+        density = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi) - slope
+        return xp.tanh(inside), density.sum(-1)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
         """log N(u; μ, σ²) − Σ log(1 − a²), u = artanh a. On the boundary u is not finite: |a| is kept to 1 − 1e-4."""

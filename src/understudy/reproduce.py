@@ -67,8 +67,8 @@ def reproduce_off_q(
     lines: list[list[object]] = []
     for curve in found:
         theirs = published.off_q(env, curve.algorithm)
-        lines.append([curve.name, "ours", *(_with_error(curve.samples.get(count)) for count in counts)])
-        lines.append(["", "published", *(_with_error(theirs.get(count)) for count in counts)])
+        lines.append([curve.name, "ours", *(with_error(curve.samples.get(count)) for count in counts)])
+        lines.append(["", "published", *(with_error(theirs.get(count)) for count in counts)])
     known = "" if expert is None else f" (the expert: {expert:.0f})"
     title = f"{env}{known}: return, mean ± standard error over seeds, by demonstrated trajectories"
     display.show(("learner", "", *(f">{count}" for count in counts)), lines, title)
@@ -84,7 +84,8 @@ def reproduce_off_q(
     print(f"\nThe returns: {path}. The figure: {path.with_suffix('.png')}")
 
 
-def _with_error(sample: Sample | None) -> str:
+def with_error(sample: Sample | None) -> str:
+    """Mean ± standard error; nothing where there is no sample."""
     if sample is None:
         return ""
     return f"{sample.mean:.0f}" if sample.size < 2 else f"{sample.mean:.0f} ± {sample.standard_error:.0f}"

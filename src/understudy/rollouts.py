@@ -135,7 +135,7 @@ def _stepwise(
     state, obs = reset(env_keys)
     record = _Recorder(episodes)
     for t in range(env.spec.horizon):
-        actions = _actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
+        actions = check_actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
         if mixing is not None:
             actions = record.mixed(mixing, t, np.asarray(obs), actions)
         new = advance(state, actions, jax.vmap(jax.random.fold_in, (0, None))(step_keys, t))
@@ -162,7 +162,7 @@ def _hosted(
         obs = vector.reset([int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)])
         record, t = _Recorder(episodes), 0
         while record.alive.any():
-            actions = _actions(act(obs), episodes, env.spec.action.shape)
+            actions = check_actions(act(obs), episodes, env.spec.action.shape)
             if mixing is not None:
                 actions = record.mixed(mixing, t, obs, actions)
             new = vector.step(actions)
@@ -195,7 +195,8 @@ def check_seed(seed: int) -> None:
         raise SettingError(f"seed is {seed}: it must be below 2**32")
 
 
-def _actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
+def check_actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
+    """A policy's actions for a batch of observations; refused where they do not fit or are not finite."""
     actions = np.asarray(chosen)
     if actions.shape != (episodes, *shape):
         raise SpecError(

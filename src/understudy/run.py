@@ -3,32 +3,31 @@
 Runs (seeds × demonstration counts) are one compiled program: a vmapped round, called once a round, its states donated
 from call to call. On a CPU the program is called once for each core, with a share of the runs. What a round collects
 beside the demonstrations is a `Collector`'s business: nothing (offline), episodes in a JAX environment and the expert's
-answers inside the same program (`Fused`), or the same gathered on the host before the call (`Hosted`).
+answers inside the same program (`Fused`), or the same gathered on the host before the call (`Hosted`). An algorithm
+that learns while it plays has several turns in a round: all of them in one program in a JAX environment (`Fused`), one
+call for each where the environment is on the host (`Stepped`). `lanes` has the programs.
 """
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Key
 
-from understudy.checkpoints import Checkpoint, Place
-from understudy.collectors import Collected, Collector, Fused, Hosted, round_data
-from understudy.errors import DivergedError
+from understudy.checkpoints import Checkpoint
+from understudy.collectors import Collector, Hosted, Stepped
+from understudy.errors import DivergedError, WorkerError
 from understudy.game import Algorithm
+from understudy.lanes import Lane, Outcome, merged, shares, traced
 from understudy.types import Dataset, Spec, State
-
-Leaves = TypeVar("Leaves")
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,6 @@ Visit = Callable[[int, Callable[[], State]], None]
 """Called after each round with its number, from 1, and a function that returns the states of all runs then."""
 
 
-class Outcome(NamedTuple):
-    """What the host reads of a round, for each run."""
-
-    metrics: dict[str, Float[Array, " runs"]]
-    active: Bool[Array, " runs"]
-    finite: Bool[Array, " runs"]
-    stop: Int[Array, " runs"]
-    undo: Bool[Array, " runs"]
-    queries: Int[Array, " runs"]
-    """Asked of the expert in this round."""
-
-
 def train(
     algorithm: Algorithm,
     spec: Spec,
@@ -76,18 +63,21 @@ def train(
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
     visit: Visit | None = None,
+    held_out: Dataset | None = None,
 ) -> Training:
     """Train one run for each key, all at once, on demonstrations and what a collector adds to them.
 
     `demonstrations.size` has an entry for each run; the steps are shared. A run that stops, or whose metrics or
     parameters stop being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at
     the end of the round and keeps what they have. With a checkpoint, training goes on from where it was. `visit` may
-    look at the states after each round, for learning curves.
+    look at the states after each round, for learning curves. `held_out` has demonstrated steps for payoffs, not for
+    training.
     """
     began, algorithm = time.perf_counter(), traced(algorithm)
-    lanes = [_Lane(algorithm, spec, demonstrations, keys, runs, collector) for runs in _shares(len(keys))]
+    unseen = None if algorithm.stepping is None else held_out
+    lanes = [Lane(algorithm, spec, demonstrations, unseen, keys, runs, collector) for runs in shares(len(keys))]
     history: list[Outcome] = []
-    pending: list[Outcome] = []
+    pending: list[list[Outcome]] = []
     before = 0.0
     place = None if checkpoint is None else checkpoint.load()
     if place is not None:
@@ -97,47 +87,78 @@ def train(
         for lane in lanes:
             lane.restore(place, asked)
 
+    def together(parts: Any) -> np.ndarray:
+        """The lanes' shares side by side, without the runs that only fill the last."""
+        return np.concatenate(parts)[: len(keys)]
+
     def record() -> None:
-        parts = jax.device_get(pending)
+        turns = [
+            jax.tree.map(lambda *part: np.concatenate(part, axis=1)[:, : len(keys)], *call)
+            for call in jax.device_get(pending)
+        ]
         pending.clear()
-        history.append(jax.tree.map(lambda *part: np.concatenate(part)[: len(keys)], *parts))
+        history.append(merged(turns))
         if progress is not None:
             going = history[-1].active & history[-1].finite
-            means = {name: float(values[going].mean()) for name, values in history[-1].metrics.items() if going.any()}
+            means = {name: _mean(values[going]) for name, values in history[-1].metrics.items()}
             means = {name: mean for name, mean in means.items() if np.isfinite(mean)}  # round 0 plays no episodes
             progress(len(history), algorithm.rounds, means)
 
     def states() -> State:
         # A copy: with a single lane these would be the very arrays that the next round overwrites.
-        together = (jnp.copy(jnp.concatenate(part)[: len(keys)]) for part in zip(*map(_leaves, lanes), strict=True))
-        return jax.tree.unflatten(jax.tree.structure(lanes[0].states), list(together))
+        parts = zip(*(jax.tree.leaves(lane.states) for lane in lanes), strict=True)
+        leaves = [jnp.copy(jnp.concatenate(part)[: len(keys)]) for part in parts]
+        return jax.tree.unflatten(jax.tree.structure(lanes[0].states), leaves)
+
+    def policies() -> Any:
+        return jax.tree.map(lambda *part: together(part), *(lane.policies() for lane in lanes))
 
     def keep(place: Checkpoint) -> None:
-        active = np.concatenate([lane.active for lane in lanes])[: len(keys)]
-        place.save(states(), active, _packed(history), before + time.perf_counter() - began)
+        active = together([lane.active for lane in lanes])
+        around = [together(part) for part in zip(*(lane.kept(len(history)) for lane in lanes), strict=True)]
+        place.save(states(), active, _packed(history), before + time.perf_counter() - began, around)
 
-    with _interruptible() as interrupt, ThreadPoolExecutor(len(lanes)) as threads:
+    def gather(index: int, call: int) -> None:
+        """What the lanes are given, where it is gathered on the host."""
+        if isinstance(collector, Hosted):
+            asked, going = (together([getattr(lane, name) for lane in lanes]) for name in ASKED)
+            gathered: Any = collector.gather(algorithm, states(), index, asked, going)
+        elif isinstance(collector, Stepped):
+            gathered = collector.turn(policies, index, call, together([lane.active for lane in lanes]))
+        else:
+            return
+        for lane in lanes:
+            lane.given = jax.tree.map(lambda x, runs=lane.runs: jnp.asarray(x[runs]), gathered)
+
+    with ExitStack() as stack:
+        interrupt = stack.enter_context(_interruptible())
+        threads = stack.enter_context(ThreadPoolExecutor(len(lanes)))
         first = len(history)
+        if isinstance(collector, Stepped):
+            stack.enter_context(collector.working(first))
         for index in range(first, algorithm.rounds):
             if (interrupt.is_set() and (history or pending)) or _over(history, collector):
                 break
-            if isinstance(collector, Hosted):
+            if isinstance(collector, Hosted) and pending:
+                record()
+            calls: list[list[Outcome]] = []
+            for call in range(lanes[0].calls):
+                try:
+                    gather(index, call)
+                except WorkerError as error:
+                    raise _resumable(error, checkpoint) from error
+                # The first round compiles, which one lane does for all; then they go side by side.
+                each = map if (index == first and call == 0) or len(lanes) == 1 else threads.map
+                calls.append(list(each(lambda lane, at=(index, call): lane.advance(*at, wait=len(lanes) > 1), lanes)))
+                # Read the round before, so that the host waits for numbers while the device is at the next round.
                 if pending:
                     record()
-                asked, going = (np.concatenate([getattr(lane, name) for lane in lanes])[: len(keys)] for name in ASKED)
-                gathered = collector.gather(algorithm, states(), index, asked, going)
-                for lane in lanes:
-                    lane.given = jax.tree.map(lambda x, runs=lane.runs: jnp.asarray(x[runs]), gathered)
-            # The first round compiles, which one lane does for all; then they go side by side.
-            each = map if index == first or len(lanes) == 1 else threads.map
-            outcomes = list(each(lambda lane, index=index: lane.advance(index, wait=len(lanes) > 1), lanes))
-            # Read the round before, so that the host waits for numbers while the device is at the next round.
-            if pending:
-                record()
-            pending.extend(outcomes)
+            pending.extend(calls)
             if visit is not None:
                 visit(index + 1, states)
-            if checkpoint is not None and checkpoint.due:
+            # What steps on the host may die with its workers: its place is kept from the first round on.
+            early = isinstance(collector, Stepped) and index == first
+            if checkpoint is not None and (checkpoint.due or early):
                 record()
                 keep(checkpoint)
         if pending:
@@ -145,144 +166,28 @@ def train(
         if checkpoint is not None and (interrupt.is_set() or checkpoint.path.exists()):
             keep(checkpoint)
     seconds = before + time.perf_counter() - began
-    early = len(history) < algorithm.rounds and not _over(history, collector)
+    short = len(history) < algorithm.rounds and not _over(history, collector)
     try:
         limit = None if collector is None else int(collector.limit)
-        return _summary(algorithm, states(), history, seconds, interrupt.is_set() and bool(early), limit)
+        return _summary(algorithm, states(), history, seconds, interrupt.is_set() and bool(short), limit)
     except DivergedError:
         if checkpoint is not None:  # there is nothing to go on from
             Checkpoint.discard(checkpoint.path)
         raise
 
 
-def _shares(runs: int) -> np.ndarray:
-    """Which runs go together in one program: a row of indices for each.
-
-    An accelerator takes all of them at once. XLA's CPU programs keep to one core when the networks are small, so there
-    the runs are dealt out to the cores, in equal shares (the last run is repeated where they do not divide).
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    size = -(-runs // cores) if jax.default_backend() == "cpu" else runs
-    shares = -(-runs // size)
-    return np.minimum(np.arange(shares * size), runs - 1).reshape(shares, size)
-
-
-def _leaves(lane: "_Lane") -> list[Array]:
-    return jax.tree.leaves(lane.states)
-
-
 ASKED = ("asked", "active")
 
 
-class _Lane:
-    """A share of the runs: a program's inputs from round to round."""
-
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        spec: Spec,
-        demonstrations: Dataset,
-        keys: Key[Array, " runs"],
-        runs: np.ndarray,
-        collector: Collector | None,
-    ):
-        init_keys, self.keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
-        self.algorithm = algorithm
-        self.demonstrations = demonstrations._replace(size=demonstrations.size[runs])
-        self.states = _init(algorithm, spec, self.demonstrations, init_keys)
-        jax.block_until_ready(self.states)  # type: ignore[no-untyped-call]
-        self.active = jnp.ones(len(runs), bool)
-        self.runs = runs
-        self.asked = jnp.zeros(len(runs), jnp.int32)
-        self.limit = jnp.asarray(np.iinfo(np.int32).max if collector is None else collector.limit, jnp.int32)
-        self.fused = collector if isinstance(collector, Fused) else None
-        self.given: Collected | None = None
-
-    def restore(self, place: Place, asked: np.ndarray) -> None:
-        """Go on from a checkpoint, which holds all runs, not only those of the share."""
-        self.asked = jnp.asarray(asked[self.runs], jnp.int32)
-        leaves = [jnp.asarray(leaf[self.runs]) for leaf in place.leaves]
-        self.states = jax.tree.unflatten(jax.tree.structure(self.states), leaves)
-        self.active = jnp.asarray(place.active[self.runs])
-
-    def advance(self, index: int, wait: bool = False) -> Outcome:
-        """One round of all runs of the share. Lanes only go side by side if each waits, in its thread, for its own."""
-        self.states, self.active, outcome = _round(
-            self.algorithm,
-            self.states,
-            self.demonstrations,
-            self.keys,
-            jnp.asarray(index),
-            self.active,
-            self.fused,
-            self.given,
-            self.asked,
-            self.limit,
-        )
-        self.asked = self.asked + outcome.queries
-        return jax.block_until_ready(outcome) if wait else outcome  # type: ignore[no-untyped-call]
+def _mean(values: Any) -> float:
+    """The mean of what is finite: a return is not, in a round in which no episode ended."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else float("nan")
 
 
-def traced(algorithm: Leaves) -> Leaves:
-    """Its numbers as arrays: arguments of a compiled program, not constants inside it."""
-    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32) if isinstance(x, float) else x, algorithm)
-
-
-@partial(jax.jit, static_argnames=("spec",))
-def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[Array, " runs"]) -> State:
-    """The states before the first round, one run after the other.
-
-    Batched, the QR factorisations of several fresh networks share XLA's few CPU threads between them, and on two cores
-    they wait for each other for good.
-    """
-
-    def one(run: tuple[Int[Array, ""], Key[Array, ""]]) -> State:
-        size, key = run
-        return algorithm.init(key, spec, demonstrations._replace(size=size))
-
-    return jax.lax.map(one, (demonstrations.size, keys))
-
-
-@partial(jax.jit, donate_argnames=("states",))
-def _round(
-    algorithm: Algorithm,
-    states: State,
-    demonstrations: Dataset,
-    keys: Key[Array, " runs"],
-    index: Int[Array, ""],
-    active: Bool[Array, " runs"],
-    fused: Fused | None,
-    given: Collected | None,
-    asked: Int[Array, " runs"],
-    limit: Int[Array, ""],
-) -> tuple[State, Bool[Array, " runs"], Outcome]:
-    def one(
-        state: State,
-        size: Int[Array, ""],
-        key: Key[Array, ""],
-        active: Bool[Array, ""],
-        given: Collected | None,
-        asked: Int[Array, ""],
-    ) -> tuple[State, Bool[Array, ""], Outcome]:
-        key = jax.random.fold_in(key, index)
-        if fused is not None:
-            given = fused.collect(algorithm, state, index, asked, jax.random.fold_in(key, 0))
-        data = round_data(demonstrations._replace(size=size), given)
-        new, info = algorithm.update(state, data, key)
-        numbers = [x for x in jax.tree.leaves((info.metrics, new)) if jnp.issubdtype(x.dtype, jnp.inexact)]
-        finite = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
-        stop, undo = jnp.asarray(info.stop), jnp.asarray(info.undo)
-        state = jax.tree.map(lambda n, o: jnp.where(active & finite & ~undo, n, o), new, state)
-        queries, metrics = jnp.zeros((), jnp.int32), info.metrics
-        if given is not None:
-            metrics = metrics | {"return": given.returned}
-            if given.asks:
-                queries = jnp.where(active, given.rollouts.size, 0)
-                metrics = metrics | {"queries": (asked + queries).astype(jnp.float32)}
-        going = active & finite & (stop == 0) & (asked + queries < limit)
-        return state, going, Outcome(metrics, active, finite, stop, undo, queries)
-
-    return jax.vmap(one)(states, demonstrations.size, keys, active, given, asked)
+def _resumable(error: WorkerError, checkpoint: Checkpoint | None) -> WorkerError:
+    way_on = "" if checkpoint is None else checkpoint.way_on
+    return WorkerError(f"{error}; {way_on}") if way_on else error
 
 
 def _packed(history: list[Outcome]) -> dict[str, np.ndarray]:

@@ -123,10 +123,16 @@ class Dataset(NamedTuple):
 
     steps: Transition
     size: Int[Array, ""]
+    episodes: Int[Array, ""] | None = None
+    """How many episodes they come from, where that is known: some of an episode's steps may be kept aside."""
 
     @property
     def mask(self) -> Bool[Array, " n"]:
         return jnp.arange(self.steps.t.shape[0]) < self.size
+
+    def of(self, runs: Any) -> "Dataset":
+        """Where sizes are those of several runs: the same steps, for one run or some of them."""
+        return self._replace(size=self.size[runs], episodes=None if self.episodes is None else self.episodes[runs])
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
         """Steps drawn uniformly, with replacement."""
@@ -161,8 +167,22 @@ class Valued(NamedTuple):
     """Q^{π_E}_t(s, a), or a sample of it."""
 
 
+class History(NamedTuple):
+    """Every step that the learner has played, this turn's included; the first `size` rows are real."""
+
+    steps: Transition
+    """A step's `round` says when it was played."""
+    reward: Float[Array, " n"]
+    """The environment's own, for players that are used by themselves; no imitation looks at it."""
+    size: Int[Array, ""]
+
+
 class RoundData(NamedTuple):
-    """What an algorithm may look at in one round. What its card does not ask for is None."""
+    """What an algorithm may look at in one round. What its card does not ask for is None.
+
+    A round of an algorithm that learns while it plays has several turns, each with an update: `rolled` steps, then
+    gradient steps (`stepping`).
+    """
 
     demonstrations: Dataset
     rollouts: Dataset | None = None
@@ -171,6 +191,15 @@ class RoundData(NamedTuple):
     """The expert's actions at the states of `rollouts`."""
     tried: Valued | None = None
     """Actions tried at the states of `rollouts`, and their values under the expert."""
+    held_out: Dataset | None = None
+    """Demonstrated steps that no learner trains on, for a payoff that means the same across rounds."""
+    history: History | None = None
+    rolled: Transition | None = None
+    """This turn's steps, in order: (environments, time)."""
+    own_reward: Float[Array, "envs time"] | None = None
+    """The environment's rewards for them; no imitation looks at it."""
+    round: Int[Array, ""] | int = 0
+    turn: Int[Array, ""] | int = 0
 
 
 class Samples(NamedTuple):

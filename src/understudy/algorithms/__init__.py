@@ -6,16 +6,20 @@ from understudy.algorithms.off_q.valuedice import ValueDICE
 from understudy.algorithms.on_q.aggrevate import AggreVaTe
 from understudy.algorithms.on_q.daequil import DAeQuIL
 from understudy.algorithms.on_q.dagger import DAgger
+from understudy.algorithms.reward.adril import AdRIL
+from understudy.algorithms.reward.sqil import SQIL
 from understudy.errors import unknown
 from understudy.game import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE, DAgger, DAeQuIL, AggreVaTe)
+    algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE, AdRIL, SQIL, DAgger, DAeQuIL, AggreVaTe)
 }
 
 bc = BC
 advil = AdVIL
 valuedice = ValueDICE
+adril = AdRIL
+sqil = SQIL
 dagger = DAgger
 daequil = DAeQuIL
 aggrevate = AggreVaTe

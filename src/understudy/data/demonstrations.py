@@ -196,7 +196,8 @@ class Demonstrations:
         def part(chosen: np.ndarray) -> Dataset:
             count = np.cumsum(chosen)[ends - 1].astype(np.int32)
             keep = np.flatnonzero(chosen)[: count.max()]
-            return Dataset(Transition(*(jnp.asarray(x[keep]) for x in steps)), jnp.asarray(count))
+            episodes = jnp.asarray(np.asarray(counts, np.int32))
+            return Dataset(Transition(*(jnp.asarray(x[keep]) for x in steps)), jnp.asarray(count), episodes)
 
         return part(~held), part(held if held.any() else ~held)
 

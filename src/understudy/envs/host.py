@@ -50,7 +50,8 @@ class HostEnvironment:
         self.name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
         self.registered = isinstance(env, str)
         """Whether the name is enough to make it again."""
-        self._make = _maker(env, known) if isinstance(env, str) else env
+        self._source = env
+        self._make: Callable[..., gymnasium.Env[Any, Any]] = _maker(env, known) if isinstance(env, str) else env
         with quiet():
             one = self._make()
             try:
@@ -61,6 +62,27 @@ class HostEnvironment:
 
     def vector(self, count: int) -> "HostVector":
         return HostVector(self._make, count, self.spec)
+
+    def one(self) -> gymnasium.Env[Any, Any]:
+        """A single environment, to be stepped by hand; one made by name comes without Gymnasium's checks."""
+        return self._make(disable_env_checker=True) if self.registered else self._make()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to make it: the name, with its entry in Gymnasium's register, or the function."""
+        entry = gymnasium.registry.get(self.name.partition(":")[2] or self.name) if self.registered else None
+        return {"source": self._source, "name": self.name, "spec": self.spec, "entry": entry}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        source, entry = state["source"], state["entry"]
+        self.name, self.spec, self.registered, self._source = (
+            state["name"],
+            state["spec"],
+            isinstance(source, str),
+            source,
+        )
+        if entry is not None:  # what the user registered is known in the user's process alone
+            gymnasium.registry.setdefault(entry.id, entry)
+        self._make = _maker(source, ()) if isinstance(source, str) else source
 
     def __repr__(self) -> str:
         return f"HostEnvironment({self.name!r})"
@@ -118,7 +140,7 @@ def _spec(name: str, env: Any, horizon: int | None) -> Spec:
     return Spec(seen.shape, action, int(horizon or limit or DEFAULT_HORIZON))
 
 
-def _maker(name: str, known: tuple[str, ...]) -> Callable[[], gymnasium.Env[Any, Any]]:
+def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any, Any]]:
     if "Bullet" in name:
         try:
             with quiet():
@@ -128,9 +150,9 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[[], gymnasium.Env[Any,
     if name not in gymnasium.registry and ":" not in name:
         raise unknown("environment", name, [*known, *gymnasium.registry], "`understudy envs` lists them.")
 
-    def make() -> gymnasium.Env[Any, Any]:
+    def make(**options: Any) -> gymnasium.Env[Any, Any]:
         try:
-            return gymnasium.make(name)
+            return gymnasium.make(name, **options)
         except gymnasium.error.DependencyNotInstalled as error:
             extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
             way_out = f"pip install 'understudy[{extra}]'" if extra else str(error).splitlines()[0]

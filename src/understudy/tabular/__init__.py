@@ -10,6 +10,7 @@ solvers          equilibria by certificate, primal and dual     section 5
 classical        MaxEnt IOC, MMP, LEARCH, Abbeel and Ng         section 7.1
 daequil          its two losses, what they ask of the policies  supplement
 mixed, psdp      value moments, reward-plus-Q, PSDP             supplement
+survival         episodes that end, and the sign of a reward    section 6.2
 """
 
 from understudy.tabular.games import Game
@@ -33,6 +34,7 @@ from understudy.tabular.mdp import (
 )
 from understudy.tabular.moments import induced, kernel_ball, q_box, reward_box, span
 from understudy.tabular.solvers import Solution, solve
+from understudy.tabular.survival import stay_or_end, survival_game, survival_table
 
 __all__ = [
     "FiniteMDP",
@@ -57,6 +59,9 @@ __all__ = [
     "solve",
     "span",
     "stack",
+    "stay_or_end",
+    "survival_game",
+    "survival_table",
     "uniform",
     "values",
 ]

@@ -1,0 +1,148 @@
+"""AdRIL: adversarial reward-moment imitation learning, a moment function in closed form and a policy by RL.
+
+It matches reward moments and solves the game from the dual side: the moment function is the running mean of functional
+gradients in the space of a kernel K, the policy best-responds by maximum-entropy RL. Nothing but the policy is trained
+by gradients. Algorithm 2:
+
+    Input: demonstrations D_E, policy class Π, environment, kernel K, threshold δ
+    1. f = 0, D_π = {}
+    2. while the payoff is above δ, for round k:
+    3.     f ← E_{τ ~ D_π} [Σ_t K(s_t a_t, ·)] − E_{τ ~ D_E} [Σ_t K(s_t a_t, ·)]
+    4.     π, D' ← MaxEntRL(environment, r = −f)
+    5.     D_π ← D_π ∪ D'
+
+With the indicator kernel, where no state is seen twice, −f is 1/N_E on a demonstrated step (N_E trajectories), −1/N_π
+on a step of an earlier round (N_π trajectories so far) and 0 on the steps of this round: labels, put on when steps are
+sampled. The absorbing state is the one that is seen more than once, so the labels of its samples are averaged.
+
+The Gaussian kernel sees how near steps are to each other: −f(x) = E_{D_E} k(x_E, x) − E_{D_π} k(x_π, x), exactly on a
+sample of `points` steps of each side, or over all steps by random Fourier features (`kernels`).
+
+Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.2, Table 10 and the derivation
+in the supplement. The RL player is soft actor-critic, or soft Q-learning where actions are discrete.
+
+Deviations: MaxEntRL goes on from where it was, some steps and gradient steps a round, as in the paper's runs. Stopping
+and selection go by a Gaussian-kernel payoff on held-out demonstrations (`matching`), since that of the indicator
+kernel is a constant. Absorbing states are ours, and time limits are not taken for ends. The preset `paper` has neither,
+and does what the released runs did at the start of each round: it resets the environment, takes 100 random actions and
+restarts the learning rate's schedule. (There the steps of the round before also had reward 0, and the learning rate of
+a round's last turn was slightly below 0; here it is 0.) With Gaussian kernels means are over steps, not sums over a
+trajectory: f is T times smaller.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from understudy.algorithms.reward.matching import (
+    FEATURES,
+    STOPS,
+    Labels,
+    Moments,
+    RewardMatching,
+    RewardState,
+    Sides,
+)
+from understudy.errors import check_choice, check_whole
+from understudy.game import Card
+from understudy.kernels import GaussianKernel
+from understudy.types import RoundData, Transition
+
+Kernel = Literal["indicator", "gaussian", "features"]
+PAPER = {"absorbing": False, "timeouts_terminal": True, "resets": True, "random_rounds": True, "restart_schedule": True}
+"""What the released runs did beside Table 10."""
+
+
+class AdRIL(RewardMatching):
+    """Adversarial reward-moment imitation: rewards from a kernel, a policy from RL."""
+
+    card: ClassVar[Card] = Card(
+        name="adril",
+        title="AdRIL",
+        moments="reward",
+        solver="dual",
+        needs=("demonstrations", "environment"),
+        actions=("continuous", "discrete"),
+        collects="steps of the learner, while it learns",
+        reference="Swamy et al. 2021",
+        next_states=True,
+    )
+    stops: ClassVar[tuple[str, ...]] = STOPS
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": PAPER, "paper-balanced": {**PAPER, "balanced": True}}
+
+    kernel: Kernel = eqx.field(static=True, default="indicator")
+    """indicator: by where a step comes from; gaussian: exact, on some points; features: random, on all steps."""
+    points: int = eqx.field(static=True, default=1024)
+    """Steps of each side that the exact Gaussian kernel looks at."""
+
+    def __check_init__(self) -> None:
+        check_choice(("indicator", "gaussian", "features"), kernel=self.kernel)
+        check_whole(1, points=self.points)
+
+    def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> Moments:  # line 3
+        if self.kernel == "indicator":
+            played = jnp.maximum(sides.earlier.episodes, 1)
+            return Labels(1 / sides.expert.episodes, -1 / played, jnp.asarray(data.round, jnp.int32))
+        if self.kernel == "features":
+            return self._by_features(state, data, sides)
+        return self._by_points(state, data, sides, key)
+
+    def first(self, kernel: GaussianKernel) -> Moments:
+        if self.kernel == "indicator":
+            return Labels(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
+        if self.kernel == "features":
+            return ByFeatures(kernel, jnp.zeros(FEATURES))
+        size = kernel.directions.shape[0]
+        none = jnp.zeros((2 * self.points, size))
+        return ByPoints(kernel, none, jnp.zeros(2 * self.points))
+
+    def _by_features(self, state: RewardState, data: RoundData, sides: Sides) -> "ByFeatures":
+        shown = state.kernel.features(state.kernel.points(data.demonstrations.steps))
+        expert = jnp.where(data.demonstrations.mask[:, None], shown, 0).sum(0) / data.demonstrations.size
+        # Of all earlier steps, those that the history has let go of included.
+        learner = state.tally.before / jnp.maximum(data.round * self.stepping.turns * self.stepping.rows, 1)
+        alive, they_live = (1 - side.absorbed_share for side in (sides.earlier, sides.expert))
+        return ByFeatures(state.kernel, they_live * expert - alive * learner)
+
+    def _by_points(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> "ByPoints":
+        assert data.history is not None
+        own_key, expert_key = jax.random.split(key)
+        place = jax.random.randint(own_key, (self.points,), 0, data.history.size)
+        played = jax.tree.map(lambda x: x[place], data.history.steps)
+        shown = data.demonstrations.sample(expert_key, (self.points,))
+        points = jnp.concatenate([state.kernel.points(steps) for steps in (shown, played)])
+        earlier = (played.round < data.round).astype(jnp.float32)
+        learner = -(1 - sides.earlier.absorbed_share) * earlier / jnp.maximum(earlier.sum(), 1)
+        expert = jnp.full(self.points, (1 - sides.expert.absorbed_share) / self.points)
+        return ByPoints(state.kernel, points, jnp.concatenate([expert, learner]))
+
+
+class _ByKernel(Moments):
+    """Abstract: −f of a Gaussian kernel. The absorbing state is far from all others and like itself."""
+
+    def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
+        return sides.expert.absorbed_share - sides.earlier.absorbed_share
+
+
+class ByFeatures(_ByKernel):
+    """−f(x) = w · φ(x)."""
+
+    kernel: GaussianKernel
+    weights: Float[Array, " D"]
+
+    def reward(self, steps: Transition) -> Float[Array, " n"]:
+        return self.kernel.features(self.kernel.points(steps)) @ self.weights
+
+
+class ByPoints(_ByKernel):
+    """−f(x) = Σ_j w_j k(x_j, x)."""
+
+    kernel: GaussianKernel
+    points: Float[Array, "m d"]
+    weights: Float[Array, " m"]
+
+    def reward(self, steps: Transition) -> Float[Array, " n"]:
+        return self.kernel(self.kernel.points(steps), self.points) @ self.weights

@@ -1,0 +1,352 @@
+"""The dual game on reward moments: the moment function moves once a round, the policy best-responds by RL.
+
+    1. for round k:
+    2.     f ← what the algorithm makes of D_π and D_E (`moves`)
+    3.     for each turn: play some steps, D_π ← D_π ∪ D', then π improves on rewards −f
+    4.     payoff ← the largest over the unit ball of a Gaussian kernel's space, of D' against held-out demonstrations
+    5. until payoff ≤ δ
+
+What sets the algorithms of this folder apart is line 2 alone: AdRIL averages functional gradients, SQIL never moves.
+
+Steps are labelled when they are sampled, so that all of D_π is relabelled at once when f moves. An episode that ends in
+a terminal state goes on in an absorbing state, which has a reward like any other and needs no network: it follows
+itself, so its value is r / (1 − γ). Without it, the sign of −f alone would make the learner live long or end early,
+whatever the expert does (docs/absorbing.md). A time limit ends the record and not the task: the value of the state
+after it counts.
+
+The payoff of line 4 is the one that is logged, stops at δ and selects the policy that is handed over. That of the
+algorithm's own f would not do: with an indicator kernel on continuous data it is a constant.
+"""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from understudy.errors import check_kind, check_not_negative, check_positive, check_whole
+from understudy.frames import Frame
+from understudy.game import Algorithm
+from understudy.kernels import GaussianKernel
+from understudy.policies import Framed, Policy
+from understudy.rl.base import Batch, Experience, PlayerState, labelled, take_turn
+from understudy.rl.sac import SAC
+from understudy.rl.soft_q import SoftQ
+from understudy.stepping import Stepping
+from understudy.types import Dataset, Info, RoundData, Spec, Transition
+
+FEATURES = 512
+"""Random features of the kernel that the payoff is measured with."""
+UNJUDGED = 1e30
+"""The payoff before any round is over."""
+STOPS = ("the payoff fell to delta", "the critic's loss exploded")
+
+
+class Side(NamedTuple):
+    """How much there is of one side of the game."""
+
+    steps: Float[Array, ""]
+    episodes: Float[Array, ""]
+    absorbed: Float[Array, ""]
+    """Steps that its ended episodes spend in the absorbing state until the horizon."""
+
+    @property
+    def absorbed_share(self) -> Float[Array, ""]:
+        return self.absorbed / jnp.maximum(self.steps + self.absorbed, 1)
+
+
+class Sides(NamedTuple):
+    expert: Side
+    earlier: Side
+    """The learner's steps of rounds before this one."""
+    current: Side
+
+    @property
+    def learner(self) -> Side:
+        return jax.tree.map(jnp.add, self.earlier, self.current)
+
+
+class Moments(eqx.Module):
+    """Abstract: a moment function as the policy meets it, by the reward −f."""
+
+    @abstractmethod
+    def reward(self, steps: Transition) -> Float[Array, " n"]:
+        """−f(s, a) of some steps."""
+
+    @abstractmethod
+    def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
+        """−f of the absorbing state."""
+
+
+class Labels(Moments):
+    """Rewards that depend on where a step comes from: the indicator kernel, where no state is seen twice."""
+
+    expert: Float[Array, ""]
+    earlier: Float[Array, ""]
+    """Of the learner's steps from rounds before `since`; those of later rounds have reward 0."""
+    since: Int[Array, ""]
+
+    def reward(self, steps: Transition) -> Float[Array, " n"]:
+        own = jnp.where(steps.round < self.since, self.earlier, 0.0)
+        return jnp.where(steps.round < 0, self.expert, own)
+
+    def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
+        """The absorbing state is seen more than once: the labels of its samples are summed, over their number."""
+        expert, earlier, current = (side.absorbed for side in sides)
+        if balanced:  # each side's samples count by the share that they have of it
+            half = jnp.maximum(sides.expert.steps + expert, 1)
+            other = jnp.maximum(sides.learner.steps + sides.learner.absorbed, 1)
+            expert, earlier, current = expert / half, earlier / other, current / other
+        total = expert * self.expert + earlier * self.earlier
+        return total / jnp.maximum(expert + earlier + current, 1e-6)
+
+
+class Tally(NamedTuple):
+    """Sums of kernel features over the learner's steps."""
+
+    round: Float[Array, " D"]
+    """Of the round under way."""
+    before: Float[Array, " D"]
+    """Of earlier rounds."""
+
+
+class RewardState(NamedTuple):
+    player: PlayerState
+    frame: Frame
+    kernel: GaussianKernel
+    moments: Moments
+    tally: Tally
+    usable: Int[Array, " n"]
+    """Demonstrated steps that a value can be learned from, in front."""
+    usable_count: Int[Array, ""]
+    horizon: Int[Array, ""]
+    best: Policy
+    """The policy after the round of smallest payoff."""
+    payoff: Float[Array, ""]
+
+
+class RewardMatching(Algorithm):
+    """Abstract: what algorithms that match reward moments by RL have in common."""
+
+    sac: SAC = SAC()
+    """The policy player, for continuous actions."""
+    # γ and τ are those of Tables 9 and 10, as SAC has them. Values of an f that has moved since fade in 1 / (τ (1 − γ))
+    # gradient steps: 2,500, two rounds. Rewards drawn from all steps alike shrink as steps are added, and the
+    # temperature must follow, or in the end entropy alone pays for life (docs/absorbing.md).
+    soft_q: SoftQ = SoftQ(discount=0.98, tau=0.02, target_entropy=0.1)
+    """The policy player, for discrete actions."""
+    batch_size: int = eqx.field(static=True, default=256)
+    """Steps in a minibatch."""
+    balanced: bool = eqx.field(static=True, default=False)
+    """Half of a minibatch from the demonstrations; else drawn from all steps alike."""
+    rounds: int = eqx.field(static=True, default=400)
+    """Rounds: f moves once in each."""
+    round_steps: int = eqx.field(static=True, default=1250)
+    """Environment steps in a round, rounded up to whole turns: how often f moves."""
+    frequency: int = eqx.field(static=True, default=64)
+    """Environment steps of a run in a turn, between updates."""
+    envs: int = eqx.field(static=True, default=1)
+    """Environments of a run that step together."""
+    history: int | None = eqx.field(static=True, default=None)
+    """Steps of a run that are remembered; none: all."""
+    absorbing: bool = eqx.field(static=True, default=True)
+    """Ended episodes go on in an absorbing state; else nothing follows them."""
+    timeouts_terminal: bool = eqx.field(static=True, default=False)
+    """Time limits are taken for ends, of the learner's episodes and of the demonstrations: nothing follows them."""
+    resets: bool = eqx.field(static=True, default=False)
+    """Each round begins with new episodes."""
+    random_steps: int = eqx.field(static=True, default=100)
+    """Steps at the start of a run that take any action; nothing is learned in turns with no others."""
+    random_rounds: bool = eqx.field(static=True, default=False)
+    """At the start of each round, not only of the first."""
+    restart_schedule: bool = eqx.field(static=True, default=False)
+    """The learning rate's schedule runs within each round, not over the whole run."""
+    normalize_obs: bool = eqx.field(static=True, default=False)
+    """Standardise states with the demonstrations."""
+    lag: int = eqx.field(static=True, default=0)
+    """Updates that the policy that plays is behind, in a Gymnasium environment: 1 lets both go on at once."""
+    delta: float | None = None
+    """Stop when a round's payoff is at most this."""
+    loss_limit: float = 1e6
+    """Stop when the critic's loss is above this."""
+
+    def __check_init__(self) -> None:
+        check_kind(SAC, sac=self.sac)
+        check_kind(SoftQ, soft_q=self.soft_q)
+        check_whole(2 if self.balanced else 1, batch_size=self.batch_size)
+        check_positive(loss_limit=self.loss_limit)
+        if self.delta is not None:
+            check_not_negative(delta=self.delta)
+        _ = self.stepping  # which checks the rest
+
+    @property
+    def stepping(self) -> Stepping:
+        return Stepping.of(
+            self.round_steps,
+            self.frequency,
+            self.envs,
+            self.rounds,
+            self.history,
+            self.resets,
+            self.random_steps,
+            self.random_rounds,
+            self.lag,
+        )
+
+    @abstractmethod
+    def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> Moments:
+        """Line 2: the moment function of the round that begins."""
+
+    @abstractmethod
+    def first(self, kernel: GaussianKernel) -> Moments:
+        """A moment function of the right shapes, for the state before the first round."""
+
+    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> RewardState:
+        frame = Frame.fit(spec, demonstrations, self.normalize_obs)
+        kernel = GaussianKernel.fit(spec, demonstrations, FEATURES)
+        player = self._player(frame).init(key, spec)
+        steps = demonstrations.steps
+        known = steps.known_next | steps.terminal | (steps.last & self.timeouts_terminal)
+        usable = demonstrations.mask & known
+        none = jnp.zeros(FEATURES)
+        return RewardState(
+            player,
+            frame,
+            kernel,
+            self.first(kernel),
+            Tally(none, jnp.zeros(FEATURES)),
+            jnp.argsort(~usable, stable=True).astype(jnp.int32),
+            usable.sum().astype(jnp.int32),
+            jnp.asarray(spec.horizon, jnp.int32),
+            jax.tree.map(jnp.copy, self._player(frame).policy(player)),
+            jnp.asarray(UNJUDGED),
+        )
+
+    def update(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> tuple[RewardState, Info]:
+        assert data.history is not None
+        assert data.rolled is not None
+        f_key, player_key = jax.random.split(key)
+        stepping, player = self.stepping, self._player(state.frame)
+        opening, closing = jnp.asarray(data.turn) == 0, jnp.asarray(data.turn) == stepping.turns - 1
+        sides, tally = self._sides(state, data), _added(state, data.rolled, opening)
+
+        def move() -> Moments:
+            return self.moves(state._replace(tally=tally), data, sides, f_key)
+
+        moments = jax.lax.cond(opening, move, lambda: state.moments)  # line 2
+        rest = moments.at_rest(sides, self.balanced) / (1 - player.discount) if self.absorbing else jnp.zeros(())
+
+        def paid(steps: Transition) -> Batch:
+            return labelled(state.frame.encode(steps), moments.reward(steps), self.timeouts_terminal, rest)
+
+        def sample(k: Key[Array, ""]) -> Batch:
+            return paid(self._minibatch(state, data, k))
+
+        turns = (data.turn, stepping.turns) if self.restart_schedule else _overall(data, stepping, self.rounds)
+        progress = (jnp.asarray(turns[0], jnp.float32) + 1) / turns[1]
+        experience = Experience(sample, jax.vmap(paid)(data.rolled), data.rolled.last)
+        warm = stepping.random_left(data.round, data.turn) < stepping.steps
+        improved, metrics = take_turn(player, state.player, experience, progress, warm, player_key)  # line 3
+        taken = (jnp.asarray(data.turn, jnp.float32) + 1) * stepping.rows
+        payoff = _payoff(state, data, tally.round / taken, sides)  # line 4
+        better = closing & (payoff < state.payoff)
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), player.policy(improved), state.best)
+        new = state._replace(
+            player=improved,
+            moments=moments,
+            tally=tally,
+            best=best,
+            payoff=jnp.where(better, payoff, state.payoff),
+        )
+        exploded = metrics["critic_loss"] > self.loss_limit
+        small = jnp.asarray(False) if self.delta is None else closing & (payoff <= self.delta)  # line 5
+        return new, Info(metrics | {"payoff": payoff}, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded)
+
+    def policy(self, state: RewardState) -> Policy:
+        return Framed(self._player(state.frame).policy(state.player), state.frame)
+
+    def selected(self, state: RewardState) -> Policy:
+        """The policy after the round of smallest payoff; before a round is over, the policy as it is."""
+        judged = state.payoff < UNJUDGED
+        last = self._player(state.frame).policy(state.player)
+        return Framed(jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, last), state.frame)
+
+    def payoff_of(self, state: RewardState) -> Float[Array, ""] | None:
+        return state.payoff
+
+    def _player(self, frame: Frame) -> Any:
+        return self.soft_q if frame.act_scale is None else self.sac
+
+    def _minibatch(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> Transition:
+        """Steps of both sides: half of each, or drawn from all alike."""
+        assert data.history is not None
+        shown, played = data.demonstrations.steps, data.history.steps
+        if self.balanced:
+            half = self.batch_size // 2
+            places = jax.random.randint(
+                key,
+                (self.batch_size,),
+                0,
+                jnp.where(jnp.arange(self.batch_size) < half, state.usable_count, data.history.size),
+            )
+            first, second = state.usable[places[:half]], places[half:]
+            return jax.tree.map(lambda a, b: jnp.concatenate([a[first], b[second]]), shown, played)
+        index = jax.random.randint(key, (self.batch_size,), 0, state.usable_count + data.history.size)
+        of_expert = index < state.usable_count
+        first = state.usable[jnp.minimum(index, state.usable_count - 1)]
+        second = jnp.maximum(index - state.usable_count, 0)
+
+        def pick(a: Array, b: Array) -> Array:
+            chosen = a[first]
+            return jnp.where(of_expert.reshape(-1, *(1,) * (chosen.ndim - 1)), chosen, b[second])
+
+        return jax.tree.map(pick, shown, played)
+
+    def _sides(self, state: RewardState, data: RoundData) -> Sides:
+        assert data.history is not None
+        steps, shown = data.history.steps, data.demonstrations
+        real = jnp.arange(steps.t.shape[0]) < data.history.size
+        earlier = counted(steps, real & (steps.round < data.round), state.horizon)
+        current = counted(steps, real & (steps.round == data.round), state.horizon)
+        expert = counted(shown.steps, shown.mask, state.horizon)
+        if shown.episodes is not None:  # some of their steps are kept aside
+            episodes = shown.episodes.astype(jnp.float32)
+            expert = Side(expert.steps, episodes, expert.absorbed / jnp.maximum(expert.episodes, 1) * episodes)
+        return Sides(expert, earlier, current)
+
+
+def _payoff(state: RewardState, data: RoundData, ours: Float[Array, " D"], sides: Sides) -> Float[Array, ""]:
+    """‖E k(x, ·) over the round's steps − E k(x, ·) over held-out steps‖, absorbing states included.
+
+    `ours` is the first mean, in features. The absorbing state is far from all others: it adds the difference of the two
+    shares, squared.
+    """
+    unseen = data.demonstrations if data.held_out is None else data.held_out
+    some = unseen.sample(jax.random.key(0), (FEATURES,))  # the same ones in every round
+    theirs = state.kernel.features(state.kernel.points(some)).mean(0)
+    at_rest, they_rest = sides.current.absorbed_share, sides.expert.absorbed_share
+    apart = (1 - at_rest) * ours - (1 - they_rest) * theirs
+    return jnp.sqrt(jnp.sum(apart**2) + (at_rest - they_rest) ** 2)
+
+
+def counted(steps: Transition, chosen: Array, horizon: Int[Array, ""]) -> Side:
+    """What the chosen steps come to. Where no episode has ended, so many as would fill the steps."""
+    ended, absorbed = chosen & steps.last, chosen & steps.terminal
+    left = jnp.where(absorbed, horizon - 1 - steps.t, 0)
+    count = chosen.sum().astype(jnp.float32)
+    episodes = jnp.where(ended.any(), ended.sum(), count / horizon)
+    return Side(count, episodes, left.sum().astype(jnp.float32))
+
+
+def _added(state: RewardState, rolled: Transition, opening: Array) -> Tally:
+    """The sums with a turn's steps; a new round's begin at zero."""
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rolled)
+    new = state.kernel.features(state.kernel.points(flat)).sum(0)
+    before = jnp.where(opening, state.tally.before + state.tally.round, state.tally.before)
+    return Tally(jnp.where(opening, 0, state.tally.round) + new, before)
+
+
+def _overall(data: RoundData, stepping: Stepping, rounds: int) -> tuple[Array | int, int]:
+    return data.round * stepping.turns + data.turn, rounds * stepping.turns

@@ -1,0 +1,106 @@
+"""No survival bonus by accident, on CartPole: learners of an expert that soon drops the pole, with absorbing states and
+without.
+
+The task pays a point for each step, and so does any reward that is positive everywhere: a learner that lives long looks
+like one that has learned. Here the expert is bad at the task. It keeps the cart at half a metre a second without a look
+at the pole, takes any action now and then, and is down in 16 steps. A learner that imitates it is, too; one that
+outlives it was paid for living.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy import figures
+from understudy.algorithms.reward.adril import AdRIL
+from understudy.algorithms.reward.sqil import SQIL
+from understudy.collecting import collect
+from understudy.data import Demonstrations
+from understudy.experiments.reward import COLUMNS, MORE, Curve, Learner, read
+from understudy.experiments.rounds import made
+from understudy.results import provenance
+from understudy.rollouts import HostPolicy, rollout
+from understudy.statistics import Sample
+
+ENV = "CartPole-v1"
+CART_SPEED = 1
+"""Where the cart's velocity is in an observation."""
+SPEED, CARELESS = 0.5, 0.3
+"""The expert's speed in m/s, and how often it takes any action."""
+ON, OFF = "absorbing states", "none"
+"""The two settings of each learner."""
+EXPERT = "expert"
+ROUND_STEPS, BATCH, HIDDEN = 1024, 128, (64, 64)
+"""Small, since CartPole is: everything else is as it is by default."""
+TICKS = (10, 20, 50, 100, 200, 500)
+
+
+def poor_expert(seed: int) -> HostPolicy:
+    """Pushes towards its speed, whatever the pole does, or anywhere."""
+    random = np.random.default_rng(seed)
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        anything, anyhow = random.random(len(obs)) < CARELESS, random.integers(2, size=len(obs))
+        return np.where(anything, anyhow, obs[:, CART_SPEED] < SPEED)
+
+    return act
+
+
+def demonstrations(episodes: int) -> Demonstrations:
+    """Episodes of the expert, which end in terminal states."""
+    return collect(ENV, poor_expert(0), episodes, seed=0)
+
+
+def expert_row(episodes: int) -> list[Any]:
+    """How long the expert lives, in episodes of their own, as a line of the results."""
+    lengths = rollout(ENV, poor_expert(1), episodes, seed=1).returns
+    means = [round(float(lengths.mean()), 3), round(float(lengths.std()), 3)]
+    return [ENV, EXPERT, "", 0, EXPERT, 0, *means, 0, 0, episodes, "", 0, provenance()["device"], *made()]
+
+
+def learners(steps: int, trajectories: int) -> list[Learner]:
+    """AdRIL and SQIL, each with absorbing states and without."""
+    small: dict[str, Any] = {"rounds": -(-steps // ROUND_STEPS), "round_steps": ROUND_STEPS, "batch_size": BATCH}
+    player = replace(AdRIL().soft_q, hidden=HIDDEN)
+    return [
+        Learner(
+            f"{kind.card.name}:{setting}@{trajectories}",
+            kind(soft_q=player, absorbing=setting == ON, **small),
+            trajectories,
+        )
+        for kind in (AdRIL, SQIL)
+        for setting in (ON, OFF)
+    ]
+
+
+def lengths(rows: Sequence[Sequence[str]]) -> tuple[Sample, list[Curve]]:
+    """The expert's length and a curve for each learner, from the lines of the results."""
+    found = dict(zip([*COLUMNS, *MORE], next(row for row in rows if row[1] == EXPERT), strict=True))
+    expert = Sample(float(found["mean_return"]), float(found["std_return"]), int(found["episodes"]))
+    return expert, read(rows)
+
+
+def draw(rows: Sequence[Sequence[str]], path: Path) -> None:
+    """The figure: length against environment steps, a line for each learner, and the expert's."""
+    expert, curves = lengths(rows)
+    picture, (axis,) = figures.figure(1, width=7.2, height=4.4)
+    for curve in curves:
+        color = figures.LINES[0 if curve.algorithm == "adril" else 1]
+        label = f"{curve.algorithm}, {'' if curve.preset == ON else 'no '}absorbing states"
+        figures.draw_points(axis, curve.samples, color, label, published=curve.preset != ON)
+    axis.axhline(expert.mean, color=figures.EXPERT, linewidth=1.5, label="the expert", zorder=0)
+    axis.set(
+        title=f"{ENV}: learners of an expert that soon drops the pole",
+        xlabel="environment steps",
+        ylabel="steps until the pole falls (mean ± standard error)",
+        yscale="log",
+        yticks=TICKS,
+        yticklabels=TICKS,
+    )
+    axis.minorticks_off()
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(fontsize=8, frameon=False)
+    figures.save(picture, path)

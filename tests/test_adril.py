@@ -1,0 +1,470 @@
+"""AdRIL and SQIL, against Algorithm 2: labels, functional gradients, absorbing states, sampling, payoff, selection."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.algorithms.reward.adril import PAPER, ByFeatures, ByPoints
+from understudy.algorithms.reward.matching import Labels, Side, Sides, Tally, _added, counted
+from understudy.errors import SettingError
+from understudy.kernels import GaussianKernel
+from understudy.rl import SAC, SoftQ
+from understudy.types import Dataset, History, RoundData, Transition
+
+HORIZON = 10
+SPACE = us.Continuous((-2.0,), (2.0,))
+
+
+class Watched(SAC):
+    """Learns nothing and shows what it was given: a minibatch, and the turn's own steps."""
+
+    def improve(self, state, experience, progress, key):
+        seen = {"sampled": experience.sample(key), "rolled": experience.rolled, "progress": progress}
+        return state, {"critic_loss": jnp.zeros(()), **seen}
+
+
+def watched(make=us.adril, **settings):
+    """An algorithm of which one turn is a round, with minibatches so large that they have every row in them."""
+    given = {"rounds": 4, "round_steps": 12, "frequency": 12, "random_steps": 0, "batch_size": 2048}
+    return make(**given | settings, sac=Watched(hidden=(4,), discount=0.9))
+
+
+def demonstrations(lengths=(4, 10, 10, 10), ended=(True, False, False, False), **more):
+    """Episodes whose first observation is the row's number, so that a sample says where it comes from."""
+    count = sum(lengths)
+    rng = np.random.default_rng(0)
+    obs = np.stack([np.arange(count), rng.normal(size=count)], axis=1)
+    terminals = np.zeros(count, bool)
+    terminals[np.cumsum(lengths) - 1] = ended
+    act = rng.uniform(-1, 1, size=(count, 1))
+    options = {"terminals": terminals, "horizon": HORIZON, "action_space": SPACE} | more
+    return us.Demonstrations.from_arrays(obs, act, np.array(lengths), **options)
+
+
+FIRST_OWN = 1000
+"""The learner's rows are numbered from here on."""
+
+
+def own_steps(rounds, per_round=12, ended=(), terminal=()):
+    """Rows of so many rounds. Episodes end in the rows named, some of them for good; all begin at 0 after an end."""
+    count = rounds * per_round
+    last = np.isin(np.arange(count), [*ended, *terminal])
+    t, row = np.zeros(count, int), 0
+    for row in range(1, count):
+        t[row] = 0 if last[row - 1] else t[row - 1] + 1
+    obs = np.stack([FIRST_OWN + np.arange(count), np.random.default_rng(1).normal(size=count)], axis=1)
+    columns = (t, obs, np.zeros((count, 1)), obs, np.isin(np.arange(count), terminal), last, np.ones(count, bool))
+    t, obs, act, following, terminal, last, known = (jnp.asarray(x) for x in columns)
+    round_ = jnp.asarray(np.repeat(np.arange(rounds), per_round), jnp.int32)
+    obs, act, following = (x.astype(jnp.float32) for x in (obs, act, following))
+    return Transition(t.astype(jnp.int32), obs, act, following, terminal, last, known, round_)
+
+
+def a_round(data, steps, index, per_round=12, **more):
+    """What an algorithm sees in the only turn of round `index`."""
+    place = slice(index * per_round, (index + 1) * per_round)
+    rolled = jax.tree.map(lambda x: x[place][None], steps)
+    history = History(steps, jnp.zeros(steps.t.shape), jnp.asarray((index + 1) * per_round))
+    return RoundData(data, history=history, rolled=rolled, round=jnp.asarray(index), turn=jnp.asarray(0), **more)
+
+
+INIT = jax.jit(lambda algorithm, spec, data: algorithm.init(jax.random.key(0), spec, data), static_argnums=1)
+UPDATE = jax.jit(lambda algorithm, state, data: algorithm.update(state, data, jax.random.key(1)))
+
+
+def side(steps, episodes, absorbed=0):
+    return Side(*(jnp.asarray(x, jnp.float32) for x in (steps, episodes, absorbed)))
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """Four episodes, the first of which ends after 4 of 10 steps; the state after the others is not known."""
+    return demonstrations()
+
+
+@pytest.fixture(scope="module")
+def data(shown):
+    return shown.split([4], 0.0)[0].of(0)
+
+
+def turn(algorithm, shown, data, steps, index):
+    """The state after a round, and what the player saw in it. How it starts depends on one setting alone."""
+    start = INIT(watched(timeouts_terminal=algorithm.timeouts_terminal), shown.spec, data)
+    state, info = UPDATE(algorithm, start, a_round(data, steps, index))
+    return state, SimpleNamespace(**info.metrics)
+
+
+def from_row(batch):
+    """Which of the rows each sample is: those of the demonstrations, then FIRST_OWN and on."""
+    return np.rint(np.asarray(batch.obs)[..., 0]).astype(int)
+
+
+# ------------------------------------------------------------------------------------------------- labels
+
+
+@pytest.mark.parametrize("index", [1, 2, 3])
+def test_adrils_rewards_are_by_where_a_step_comes_from(index):
+    """1/N_E on the expert's, −1/N_π on earlier rounds', 0 on this round's; N_π grows with the rounds."""
+    sides = Sides(expert=side(100, 20), earlier=side(12 * index, 3 * index), current=side(12, 0))
+    moments = us.adril().moves(None, RoundData(None, round=index), sides, None)
+    reward = moments.reward(SimpleNamespace(round=jnp.array([-1, 0, index - 1, index])))
+    np.testing.assert_allclose(reward, [1 / 20, -1 / (3 * index), -1 / (3 * index), 0], rtol=1e-6)
+
+
+def test_in_the_first_round_only_the_experts_steps_are_paid():
+    sides = Sides(side(100, 5), side(0, 0), side(12, 1))
+    moments = us.adril().moves(None, RoundData(None, round=0), sides, None)
+    np.testing.assert_allclose(moments.reward(SimpleNamespace(round=jnp.array([-1, 0]))), [1 / 5, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("index", [0, 1, 7])
+def test_sqil_is_adril_whose_labels_never_move(index):
+    sides = Sides(side(100, 20), side(12 * index, index), side(12, 0))
+    moments = us.sqil().moves(SimpleNamespace(kernel=None), RoundData(None, round=index), sides, None)
+    rounds = SimpleNamespace(round=jnp.array([-1, 0, index]))
+    np.testing.assert_array_equal(moments.reward(rounds), [1, 0, 0])
+    # AdRIL's first f, for a demonstration of one trajectory.
+    start = us.adril().moves(None, RoundData(None, round=0), Sides(side(1, 1), side(0, 0), side(1, 0)), None)
+    np.testing.assert_array_equal(moments.reward(rounds), start.reward(rounds))
+
+
+def test_trajectories_are_counted_by_their_ends_and_completed_to_the_horizon():
+    steps = own_steps(3, ended=[9, 29], terminal=[13, 16])
+    assert counted(steps, steps.round < 0, HORIZON) == (0, 0, 0)
+    # An episode of 10 steps up to its limit, one that ends at t = 3 and one at t = 2.
+    assert counted(steps, steps.round < 2, HORIZON) == (24, 3, (10 - 4) + (10 - 3))
+    assert counted(steps, steps.round == 2, HORIZON) == (12, 1, 0)
+    cut = steps._replace(last=jnp.zeros_like(steps.last), terminal=jnp.zeros_like(steps.last))
+    assert counted(cut, cut.round < 2, HORIZON).episodes == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize("index", [1, 2])
+def test_labels_of_samples_follow_the_learners_trajectories(shown, data, index):
+    """Through the whole update: one episode of 12 steps ends in each round."""
+    steps = own_steps(3, ended=[11, 23, 35])
+    _, saw = turn(watched(absorbing=False), shown, data, steps, index)
+    row, reward = from_row(saw.sampled), np.asarray(saw.sampled.reward)
+    earlier = (row >= FIRST_OWN) & (row < FIRST_OWN + 12 * index)
+    np.testing.assert_allclose(reward[row < FIRST_OWN], 1 / 4)
+    np.testing.assert_allclose(reward[earlier], -1 / index)
+    np.testing.assert_array_equal(reward[row >= FIRST_OWN + 12 * index], 0)
+    assert earlier.any()
+    np.testing.assert_array_equal(saw.rolled.reward, 0)
+
+
+# ---------------------------------------------------------------------------------------- functional gradients
+
+
+def gradients(kernel, data, steps, rounds, at):
+    """The functional gradient of each round's payoff, (1/n) Σ k(x_π, ·) − (1/n_E) Σ k(x_E, ·), at some points."""
+    points, expert = (np.asarray(kernel.points(x), float) for x in (steps, data.steps))
+
+    def mean(x):
+        apart = np.square(np.asarray(at, float)[:, None] - x).sum(-1)
+        return np.exp(-apart / (2 * float(kernel.bandwidth) ** 2)).mean(1)
+
+    return np.stack([mean(points[np.asarray(steps.round) == k]) - mean(expert) for k in range(rounds)])
+
+
+@pytest.fixture(scope="module")
+def three_rounds(shown, data):
+    """Three rounds that are over and one that begins, in a state with the demonstrations' kernel."""
+    steps = own_steps(4)
+    steps = steps._replace(obs=steps.obs.at[:, 0].add(15 * steps.round - FIRST_OWN))
+    return INIT(watched(), shown.spec, data), steps, a_round(data, steps, 3)
+
+
+def sides_of(data):
+    return Sides(side(34, 4), side(36, 3), side(12, 1))
+
+
+def test_f_of_a_gaussian_kernel_is_the_running_mean_of_functional_gradients(data, three_rounds):
+    """Exact on the points, which are drawn from both sides: so many that chance is small."""
+    state, steps, given = three_rounds
+    algorithm = us.adril(kernel="gaussian", points=20_000)
+    moments = algorithm.moves(state, given, sides_of(data), jax.random.key(0))
+    at = state.kernel.points(steps)[::5]
+    wanted = -gradients(state.kernel, data, steps, 3, at).mean(0)
+    found = state.kernel(at, moments.points) @ moments.weights
+    np.testing.assert_allclose(found, wanted, atol=0.03)
+    assert np.abs(wanted).max() > 0.2
+    np.testing.assert_allclose(moments.weights[:20_000].sum(), 1, rtol=1e-4)
+    np.testing.assert_allclose(moments.weights[20_000:].sum(), -1, rtol=1e-4)
+    # Nothing is left to chance if the points are all that there are.
+    early = steps.round < 3
+    points = jnp.concatenate([state.kernel.points(data.steps), state.kernel.points(steps)])
+    exact = ByPoints(state.kernel, points, jnp.concatenate([jnp.full(34, 1 / 34), -early.astype(jnp.float32) / 36]))
+    np.testing.assert_allclose(exact.reward(jax.tree.map(lambda x: x[::5], steps)), wanted, atol=1e-5)
+
+
+def test_f_by_features_approaches_the_running_mean_as_there_are_more(shown, data, three_rounds):
+    state, steps, given = three_rounds
+    at = state.kernel.points(steps)[::5]
+    wanted = -gradients(state.kernel, data, steps, 3, at).mean(0)
+    errors = []
+    for features in (64, 8192):
+        kernel = GaussianKernel.fit(shown.spec, data, features)
+        before = kernel.features(kernel.points(steps))[:36].sum(0)
+        grown = state._replace(kernel=kernel, tally=Tally(jnp.zeros(features), before))
+        moments = us.adril(kernel="features", round_steps=12, frequency=12).moves(grown, given, sides_of(data), None)
+        assert isinstance(moments, ByFeatures)
+        errors.append(np.abs(moments.reward(jax.tree.map(lambda x: x[::5], steps)) - wanted).max())
+    assert errors[1] < 0.03 < 0.2 * np.abs(wanted).max() + 0.03
+    assert errors[1] < errors[0] / 3
+
+
+def test_sums_of_features_go_over_to_the_earlier_rounds_when_a_round_begins(three_rounds):
+    state, steps, _ = three_rounds
+    phi = np.asarray(state.kernel.features(state.kernel.points(steps)))
+    for place in range(4):  # rounds of two turns, six steps each
+        chunk = jax.tree.map(lambda x, p=place: x[6 * p : 6 * p + 6][None], steps)
+        state = state._replace(tally=_added(state, chunk, jnp.asarray(place % 2 == 0)))
+    np.testing.assert_allclose(state.tally.before, phi[:12].sum(0), atol=1e-4)
+    np.testing.assert_allclose(state.tally.round, phi[12:24].sum(0), atol=1e-4)
+
+
+def test_f_by_features_is_a_mean_over_all_earlier_steps_also_where_the_history_has_let_go_of_some(data, three_rounds):
+    """Only the last of three rounds is still in the history; the sums are of all three."""
+    state, steps, given = three_rounds
+    phi = state.kernel.features(state.kernel.points(steps))
+    tally = Tally(jnp.zeros(512), phi[:36].sum(0))
+    algorithm = us.adril(kernel="features", round_steps=12, frequency=12, history=24, rounds=4)
+    left = Sides(side(34, 4), side(12, 1), side(12, 1))
+    moments = algorithm.moves(state._replace(tally=tally), given, left, None)
+    expert = state.kernel.features(state.kernel.points(data.steps)).mean(0)
+    np.testing.assert_allclose(moments.weights, expert - phi[:36].mean(0), atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------ absorbing states
+
+
+def test_the_absorbing_states_label_is_the_mean_of_its_samples_labels():
+    """Expert: 6 of 40 steps at rest, label 1/4. Earlier: 9 of 33, −1/3. This round: 5 of 17, 0."""
+    sides = Sides(side(34, 4, 6), side(24, 3, 9), side(12, 1, 5))
+    labels = Labels(jnp.asarray(1 / 4), jnp.asarray(-1 / 3), jnp.asarray(1))
+    np.testing.assert_allclose(labels.at_rest(sides, balanced=False), (6 / 4 - 9 / 3) / 20, rtol=1e-5)
+    shares = np.array([6 / 40, 9 / 50, 5 / 50])  # of the expert's half and of the learner's
+    expected = (shares[0] / 4 - shares[1] / 3) / shares.sum()
+    np.testing.assert_allclose(labels.at_rest(sides, balanced=True), expected, rtol=1e-5)
+    np.testing.assert_array_equal(labels.at_rest(Sides(side(34, 4), side(24, 3), side(12, 1)), False), 0)
+
+
+def test_at_rest_a_gaussian_kernel_sees_the_difference_of_the_two_shares(three_rounds):
+    kernel = three_rounds[0].kernel
+    sides = Sides(side(34, 4, 6), side(24, 3, 9), side(12, 1, 5))
+    for moments in (ByFeatures(kernel, jnp.zeros(512)), ByPoints(kernel, jnp.zeros((1, 3)), jnp.zeros(1))):
+        np.testing.assert_allclose(moments.at_rest(sides, False), 6 / 40 - 9 / 33, rtol=1e-5)
+
+
+ENDS = own_steps(3, ended=[9, 21, 35], terminal=[13])
+"""The learner's: a time limit in row 9 (round 0) and in 21 (round 1), a terminal state in row 13 (round 1).
+
+Round 2 is not played yet: there is room for it."""
+
+
+def test_an_absorbing_state_is_worth_its_reward_for_ever(shown, data):
+    algorithm = watched()
+    state, saw = turn(algorithm, shown, data, ENDS, 1)
+    sides = algorithm._sides(state, a_round(data, ENDS, 1))
+    assert (sides.expert.absorbed, sides.earlier.absorbed, sides.current.absorbed) == (6, 0, 6)
+    worth = (6 / 4) / 12 / (1 - 0.9)
+    np.testing.assert_allclose(state.moments.at_rest(sides, balanced=False), worth * (1 - 0.9), rtol=1e-5)
+    row = from_row(saw.sampled)
+    ends = np.isin(row, [3, FIRST_OWN + 13])
+    assert ends.any()
+    np.testing.assert_allclose(saw.sampled.after, np.where(ends, worth, 0), rtol=1e-5)
+    np.testing.assert_array_equal(saw.sampled.continues, np.where(ends, 0, 1))
+    assert saw.rolled.after[0, 1] == pytest.approx(worth)
+    assert saw.rolled.continues[0, 1] == 0
+
+
+def test_a_time_limit_bootstraps_and_where_absorbing_states_are_off_nothing_follows_an_end(shown, data):
+    _, saw = turn(watched(absorbing=False), shown, data, ENDS, 1)
+    row = from_row(saw.sampled)
+    assert {FIRST_OWN + 9, FIRST_OWN + 21} <= set(row.tolist())
+    np.testing.assert_array_equal(saw.sampled.continues, np.where(np.isin(row, [3, FIRST_OWN + 13]), 0, 1))
+    np.testing.assert_array_equal(saw.sampled.after, 0)
+
+
+def test_timeouts_terminal_ends_both_sides_at_their_limits(shown, data):
+    """The demonstrations' last steps are used then: the state after them does not matter."""
+    _, saw = turn(watched(**PAPER), shown, data, ENDS, 1)
+    row = from_row(saw.sampled)
+    ends = [3, 13, 23, 33, *(FIRST_OWN + i for i in (9, 13, 21))]
+    assert set(ends) <= set(row.tolist())
+    np.testing.assert_array_equal(saw.sampled.continues, np.where(np.isin(row, ends), 0, 1))
+    np.testing.assert_array_equal(saw.sampled.after, 0)
+
+
+# ------------------------------------------------------------------------------------------------- sampling
+
+
+@pytest.fixture(scope="module")
+def two_counts(shown):
+    """Minibatches of SQIL, half of them demonstrations, from runs of 2 and of 4 episodes in one program."""
+    algorithm = watched(us.sqil)
+    both, _ = shown.split([2, 4], 0.0)
+    axes = Dataset(None, 0, 0)
+    states = jax.lax.map(
+        lambda run: algorithm.init(jax.random.key(0), shown.spec, Dataset(both.steps, *run)), (both.size, both.episodes)
+    )
+
+    @partial(jax.vmap, in_axes=(0, axes))
+    def one(state, data):
+        return algorithm.update(state, a_round(data, ENDS, 1), jax.random.key(1))[1].metrics["sampled"]
+
+    return jax.jit(one)(states, both)
+
+
+def test_steps_whose_next_state_is_unknown_and_padded_rows_are_never_sampled(two_counts):
+    """Episodes that are cut by a time limit lack the state after their last step."""
+    row = from_row(two_counts)
+    assert set(row[0][row[0] < FIRST_OWN]) == set(range(14)) - {13}
+    assert set(row[1][row[1] < FIRST_OWN]) == set(range(34)) - {13, 23, 33}
+    # Of the history, only what was played.
+    assert set(row[row >= FIRST_OWN]) == set(range(FIRST_OWN, FIRST_OWN + 24))
+
+
+def test_a_balanced_minibatch_has_exactly_half_of_each_side_and_sqils_labels(two_counts):
+    row = from_row(two_counts)
+    np.testing.assert_array_equal((row < FIRST_OWN).sum(1), 1024)
+    np.testing.assert_array_equal(two_counts.reward, row < FIRST_OWN)
+    # At rest: 6 of 20 or of 40 demonstrated steps, label 1, and 6 of the learner's 30, label 0.
+    for run, expert in enumerate((6 / 20, 6 / 40)):
+        worth = expert / (expert + 6 / 30) / (1 - 0.9)
+        ends = np.isin(row[run], [3, FIRST_OWN + 13])
+        np.testing.assert_allclose(two_counts.after[run], np.where(ends, worth, 0), rtol=1e-5)
+
+
+def test_the_share_of_standard_sampling_is_that_of_all_steps(shown, data):
+    """31 demonstrated steps can be learned from, and 12 were played though there is room for 36."""
+    _, saw = turn(watched(), shown, data, ENDS, 0)
+    row = from_row(saw.sampled)
+    assert row.max() < FIRST_OWN + 12
+    share, wanted = (row < FIRST_OWN).mean(), 31 / 43
+    assert abs(share - wanted) < 4 * np.sqrt(wanted * (1 - wanted) / 2048)
+    counts = np.bincount(np.where(row < FIRST_OWN, row, row - FIRST_OWN + 34), minlength=46)
+    assert np.ptp(counts[counts > 0]) < 8 * np.sqrt(2048 / 43)
+
+
+# ----------------------------------------------------------------------------------------- payoff and schedule
+
+
+def test_the_payoff_is_near_zero_for_the_experts_own_steps_and_larger_for_others(continuous):
+    """The learner plays the first 60 of the steps that it was shown; then in other states, with other actions."""
+    training, held = continuous.split([6], 0.3)
+    training, held = training.of(0), held.of(0)
+    algorithm = watched(round_steps=60, frequency=60)
+    state = INIT(watched(), continuous.spec, training)
+
+    def payoff(**changes):
+        steps = training.steps._replace(round=jnp.zeros_like(training.steps.round), **changes)
+        _, info = UPDATE(algorithm, state, a_round(training, steps, 0, per_round=60, held_out=held))
+        return float(info.metrics["payoff"])
+
+    own = payoff()
+    assert own < 0.2
+    assert payoff(obs=training.steps.obs + 3) > 0.6
+    assert payoff(act=-2 * jnp.sign(training.steps.act)) > own + 0.05
+    # Ending early is seen too, by the share of time that is spent at rest.
+    assert payoff(terminal=training.steps.t % 5 == 4, last=training.steps.t % 5 == 4) > own + 0.3
+
+
+def test_the_schedule_runs_over_the_run_or_starts_again_in_every_round(shown, data):
+    whole, again = (turn(watched(**settings), shown, data, ENDS, 2)[1].progress for settings in ({}, PAPER))
+    assert (float(whole), float(again)) == (3 / 4, 1.0)
+
+
+# ---------------------------------------------------------------------------------------------- whole runs
+
+
+SMALL = {
+    "rounds": 3,
+    "round_steps": 30,
+    "frequency": 16,
+    "batch_size": 8,
+    "random_steps": 8,
+    "sac": SAC(hidden=(8,), gradient_steps=2),
+    "soft_q": SoftQ(hidden=(8,), gradient_steps=2),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(continuous):
+    """A run that can never reach its δ, with the policy after each round."""
+    policies, algorithm = [], us.adril(**SMALL, delta=0.0)
+
+    def visit(done, states):
+        policies.append(jax.tree.map(lambda x: np.asarray(x[0]), algorithm.policy(states())))
+
+    return us.imitate(algorithm, continuous, env=us.make("Pendulum"), visit=visit), policies
+
+
+def test_round_steps_says_how_often_f_moves(finished):
+    """Rounded up to whole turns: 30 steps are two turns of 16."""
+    assert us.adril(round_steps=1250, frequency=64).stepping.turns == 20
+    assert us.adril(**SMALL).stepping.turns == 2
+    np.testing.assert_array_equal(finished[0].history["env_steps"], [[32, 64, 96]])
+
+
+def test_the_policy_of_the_round_of_smallest_payoff_is_handed_over(finished):
+    result, policies = finished
+    payoffs = result.history["payoff"][0]
+    best = int(np.argmin(payoffs))
+    assert result.runs[0].status == "finished"
+    assert result.runs[0].payoff == pytest.approx(payoffs[best])
+    handed = jax.tree.leaves(result.policies[0].policy)
+    same = [all(np.array_equal(a, b) for a, b in zip(handed, jax.tree.leaves(p), strict=True)) for p in policies]
+    assert same == [k == best for k in range(3)]
+
+
+def test_a_run_stops_when_its_payoff_has_fallen_to_delta(continuous, finished):
+    result = us.imitate(us.adril(**SMALL, delta=10.0), continuous, env=us.make("Pendulum"))
+    assert result.runs[0].status == "stopped in round 1: the payoff fell to delta"
+    assert np.isfinite(result.history["payoff"][0]).sum() == 1
+    assert result.history["payoff"][0][0] == finished[0].history["payoff"][0][0]
+
+
+@pytest.mark.parametrize(("kernel", "kind"), [("gaussian", "discrete"), ("features", "continuous")])
+def test_gaussian_kernels_learn_with_either_kind_of_actions(kernel, kind, request, surroundings):
+    algorithm = us.adril(**SMALL | {"rounds": 2}, kernel=kernel, points=16)
+    result = us.imitate(algorithm, request.getfixturevalue(kind), env=surroundings[kind]["env"])
+    assert result.runs[0].status == "finished"
+    assert np.isfinite(result.runs[0].payoff)
+    assert (result.history["critic_loss"] > 0).all()
+
+
+def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_10():
+    plain, paper, balanced = (us.adril.preset(name) for name in ("default", "paper", "paper-balanced"))
+    for name, value in {
+        "absorbing": False,
+        "timeouts_terminal": True,
+        "resets": True,
+        "random_rounds": True,
+        "restart_schedule": True,
+    }.items():
+        assert (getattr(paper, name), getattr(plain, name)) == (value, not value)
+        assert getattr(us.sqil.preset("paper"), name) == value
+    assert (plain.balanced, paper.balanced, balanced.balanced) == (False, False, True)
+    assert plain.kernel == "indicator"
+    for algorithm in (plain, us.sqil()):  # Tables 9 and 10
+        sac = algorithm.sac
+        assert (sac.discount, sac.tau, sac.lr, sac.schedule) == (0.98, 0.02, 7.3e-4, "linear")
+        assert (algorithm.frequency, sac.gradient_steps, sac.hidden) == (64, 64, (256, 256))
+    assert (plain.round_steps, plain.rounds, us.sqil().balanced) == (1250, 400, True)
+    # 100 random actions at the start of each round, and nothing learned in turns that have no others.
+    left = [int(paper.stepping.random_left(round_, turn)) for round_ in (0, 5) for turn in range(3)]
+    assert left == [64, 36, 0] * 2
+    assert [int(plain.stepping.random_left(5, turn)) for turn in range(2)] == [0, 0]
+    assert [bool(a.stepping.begins(5, 0)) for a in (paper, plain)] == [True, False]
+
+
+@pytest.mark.parametrize("settings", [{"kernel": "laplace"}, {"points": 0}, {"delta": -1.0}, {"sac": SoftQ()}])
+def test_settings_that_make_no_sense_are_refused_by_name(settings):
+    with pytest.raises(SettingError, match=next(iter(settings))):
+        us.adril(**settings)

@@ -1,0 +1,93 @@
+"""The Gaussian kernel over (s, a): its coordinates, its bandwidth, and the features that stand for it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist
+
+import understudy as us
+from understudy.kernels import MOST, GaussianKernel
+
+FIT = jax.jit(GaussianKernel.fit, static_argnums=(0, 2))
+
+
+def fitted(demonstrations, features=64, episodes=None):
+    """A kernel and the data that it was fitted to: the first few episodes, the rest of the rows being padding."""
+    counts = [demonstrations.episodes if episodes is None else episodes, demonstrations.episodes]
+    data, _ = demonstrations.split(counts, 0.0)
+    data = data.of(0)
+    return FIT(demonstrations.spec, data, features), data
+
+
+def by_hand(demonstrations):
+    """(s, a) with states standardised, actions in [-1, 1] or one-hot, in float64."""
+    obs = demonstrations.observations.astype(float)
+    if isinstance(demonstrations.action_space, us.Discrete):
+        act = np.eye(demonstrations.action_space.n)[demonstrations.actions]
+    else:
+        low, high = (np.asarray(getattr(demonstrations.action_space, name)) for name in ("low", "high"))
+        act = (demonstrations.actions - (low + high) / 2) / ((high - low) / 2)
+    return np.concatenate([(obs - obs.mean(0)) / (obs.std(0) + 1e-3), act], axis=1)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "discrete"])
+def test_the_bandwidth_is_the_median_distance_between_the_experts_pairs(kind, request):
+    demonstrations = request.getfixturevalue(kind)
+    points = by_hand(demonstrations)
+    kernel, data = fitted(demonstrations)
+    np.testing.assert_allclose(kernel.points(data.steps), points, atol=1e-5)
+    np.testing.assert_allclose(kernel.bandwidth, np.median(pdist(points)), rtol=1e-5)
+
+
+def test_the_bandwidth_of_a_run_does_not_depend_on_the_padding_behind_its_steps(continuous):
+    """The others' rows are other states, and there are more of them than its own."""
+    alone, _ = fitted(continuous.first(2))
+    padded, _ = fitted(continuous, episodes=2)
+    assert padded.bandwidth == alone.bandwidth
+    assert padded.bandwidth != fitted(continuous)[0].bandwidth
+
+
+def test_a_point_and_itself_are_no_pair_however_far_from_the_origin(continuous):
+    """Two different steps, each many times: the median is their distance, and not what rounding makes of zero."""
+    obs = np.tile([[3.0, -1.0, 2.0], [3.1, 5.0, -4.0]], (4, 1)).astype(np.float32)
+    act = np.tile([[0.3], [-0.7]], (4, 1)).astype(np.float32)
+    demonstrations = us.Demonstrations.from_arrays(obs, act, action_space=continuous.action_space)
+    apart = pdist(by_hand(demonstrations)[:2])
+    np.testing.assert_allclose(fitted(demonstrations)[0].bandwidth, apart[0], rtol=1e-4)
+
+
+def test_a_long_record_is_measured_on_steps_spread_over_all_of_it():
+    """The first half stands still: a median over the first steps would be far smaller."""
+    rng = np.random.default_rng(0)
+    obs = np.concatenate([1e-3 * rng.normal(size=(MOST, 2)), rng.normal(size=(2 * MOST + 7, 2))])
+    demonstrations = us.Demonstrations.from_arrays(
+        obs, np.zeros((len(obs), 1)), action_space=us.Continuous((-1.0,), (1.0,))
+    )
+    median = np.median(pdist(by_hand(demonstrations)))
+    np.testing.assert_allclose(fitted(demonstrations)[0].bandwidth, median, rtol=0.1)
+
+
+def test_where_all_steps_are_alike_the_bandwidth_is_one():
+    space = us.Continuous((-1.0,), (1.0,))
+    demonstrations = us.Demonstrations.from_arrays(np.ones((3, 2)), np.zeros((3, 1)), action_space=space)
+    assert fitted(demonstrations)[0].bandwidth == 1
+
+
+def test_the_kernel_is_the_gaussian_of_the_distance(continuous):
+    kernel, data = fitted(continuous)
+    points = by_hand(continuous)[:30]
+    expected = np.exp(-cdist(points, points, "sqeuclidean") / (2 * float(kernel.bandwidth) ** 2))
+    x = kernel.points(data.steps)[:30]
+    np.testing.assert_allclose(kernel(x, x), expected, atol=1e-5)
+
+
+def test_the_product_of_features_approaches_the_kernel_as_there_are_more(continuous):
+    errors = []
+    for features in (64, 1024, 16384):
+        kernel, data = fitted(continuous, features)
+        x = kernel.points(data.steps)[:40]
+        phi = kernel.features(x)
+        errors.append(float(jnp.sqrt(jnp.mean((phi @ phi.T - kernel(x, x)) ** 2))))
+        assert errors[-1] < 1.5 * features**-0.5
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]

@@ -1,0 +1,159 @@
+"""Players by themselves, on the environment's own reward: through the loop that imitations take."""
+
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.errors import RunError, SettingError, SpecError
+from understudy.frames import Frame
+from understudy.policies import Framed
+from understudy.rl.base import RLPlayer
+from understudy.rl.learn import OwnReward, OwnState
+from understudy.types import History, RoundData, Transition
+
+SAC = us.rl.SAC(hidden=(8,), gradient_steps=2)
+PPO = us.rl.PPO(hidden=(8,), epochs=1, minibatch=8)
+SMALL = {"envs": 2, "steps": 64, "frequency": 16, "round_steps": 16, "batch_size": 8, "random_steps": 16}
+OBS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def swings():
+    """SAC on Pendulum, two seeds in two environments each."""
+    return us.rl.learn(SAC, "Pendulum", seeds=[3, 1], **SMALL)
+
+
+def test_seeds_by_environments_train_together_and_a_seed_has_a_number_for_each_round(swings):
+    assert (swings.seeds, swings.statuses) == ([3, 1], ["finished", "finished"])
+    assert {name: x.shape for name, x in swings.history.items()} == dict.fromkeys(swings.history, (2, 4))
+    np.testing.assert_array_equal(swings.history["env_steps"], [[16, 32, 48, 64]] * 2)
+    # The first turn takes any action and learns nothing.
+    assert ((swings.history["critic_loss"] > 0) == [False, True, True, True]).all()
+    assert [actor.about for actor in swings.policies] == [
+        {"algorithm": "SAC", "env": "Pendulum", "seed": seed} for seed in (3, 1)
+    ]
+    played = swings.evaluate(episodes=3)
+    assert played.returns.shape == (2, 3)
+    assert (played.returns < 0).all()
+    assert swings.config["player"]["class"] == "SAC"
+
+
+def test_a_seeds_policy_is_the_same_in_another_order_and_seeds_differ(swings):
+    again = us.rl.learn(SAC, "Pendulum", seeds=[1, 3], **SMALL)
+    for ours, theirs in zip(swings.policies, again.policies[::-1], strict=True):
+        np.testing.assert_array_equal(ours(OBS), theirs(OBS))
+    np.testing.assert_array_equal(swings.history["critic_loss"], again.history["critic_loss"][::-1])
+    assert (swings.policies[0](OBS) != swings.policies[1](OBS)).any()
+
+
+def test_policies_act_in_the_environments_range_on_observations_as_they_are(swings):
+    policy = swings.policies[0].policy
+    assert isinstance(policy, Framed)
+    np.testing.assert_array_equal(policy.frame.encode_obs(OBS), OBS)
+    np.testing.assert_array_equal(policy.frame.decode_act(np.array([[-1.0], [1.0]])), [[-2.0], [2.0]])
+
+
+def test_an_interrupted_call_goes_on_to_the_same_policies(swings, tmp_path):
+    place = {"seeds": [3, 1], "checkpoint": tmp_path / "place.npz", **SMALL}
+
+    def ctrl_c(rounds, states):
+        signal.raise_signal(signal.SIGINT)
+
+    torn = us.rl.learn(SAC, "Pendulum", visit=ctrl_c, **place)
+    assert torn.interrupted
+    assert torn.statuses == ["interrupted after round 1 of 4"] * 2
+    whole = us.rl.learn(SAC, "Pendulum", **place)
+    assert not whole.interrupted
+    for ours, theirs in zip(swings.policies, whole.policies, strict=True):
+        np.testing.assert_array_equal(ours(OBS), theirs(OBS))
+    np.testing.assert_array_equal(swings.history["critic_loss"], whole.history["critic_loss"])
+    with pytest.raises(RunError, match="is a checkpoint of other environment"):
+        us.rl.learn(SAC, "Pendulum-v1", **place)
+
+
+def test_ppo_remembers_a_turn_and_a_number_of_seeds_is_their_list():
+    settings = {"envs": 2, "steps": 32, "frequency": 16}
+    both = us.rl.learn(PPO, "Pendulum", seeds=2, **settings)
+    listed = us.rl.learn(PPO, "Pendulum", seeds=[0, 1], **settings)
+    assert both.config["settings"]["history"] == 16
+    assert both.history["value_loss"].shape == (2, 2)
+    for ours, theirs in zip(both.policies, listed.policies, strict=True):
+        np.testing.assert_array_equal(ours(OBS), theirs(OBS))
+
+
+def test_ppo_learns_to_balance_a_pole():
+    player = us.rl.PPO(lr=3e-3, hidden=(16,), discount=0.98, trace=0.9)
+    learned = us.rl.learn(player, "CartPole-v1", steps=6144, frequency=512, workers=0)
+    returns = learned.history["return"][0]
+    assert returns[0] < 40
+    assert returns[-3:].mean() > 2 * returns[0]
+    assert learned.evaluate(episodes=5).returns.mean() > 80
+
+
+class Telling(RLPlayer):
+    """A player that learns nothing and tells what it was given."""
+
+    def init(self, key, spec):
+        return jnp.zeros(())
+
+    def improve(self, state, experience, progress, key):
+        drawn = experience.sample(key)
+        told = experience.rolled._asdict() | {f"drawn_{name}": x for name, x in drawn._asdict().items()}
+        return state, told | {"progress": progress}
+
+    def policy(self, state):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("timeouts_terminal", [False, True])
+def test_steps_are_paid_by_the_environment_and_only_ends_have_nothing_after_them(timeouts_terminal):
+    stepping = {"rounds": 5, "round_steps": 4, "frequency": 4, "envs": 1, "random_steps": 0, "history": None, "lag": 0}
+    algorithm = OwnReward(player=Telling(), batch_size=64, timeouts_terminal=timeouts_terminal, **stepping)
+    obs = jnp.arange(4.0)[:, None]
+    terminal, last = jnp.array([False, True, False, False]), jnp.array([False, True, False, True])
+    count = jnp.zeros(4, jnp.int32)
+    steps = Transition(count, obs, obs + 1, obs + 0.5, terminal, last, ~terminal, count)
+    reward = jnp.array([3.0, -1.0, 7.0, 0.5])
+    rows = jax.tree.map(lambda x: jnp.concatenate([x, jnp.full_like(x, 9)]), (steps, reward))  # nothing real behind
+    one = jax.tree.map(lambda x: x[None], steps)
+    frame = Frame(jnp.zeros(1), jnp.ones(1), jnp.array([2.0]), jnp.array([2.0]))
+    data = RoundData(None, history=History(*rows, jnp.asarray(4)), rolled=one, own_reward=reward[None], round=1)
+    _, info = algorithm.update(OwnState(jnp.zeros(()), frame), data, jax.random.key(0))
+    told = info.metrics
+    goes_on = [1, 0, 1, 0] if timeouts_terminal else [1, 0, 1, 1]
+    np.testing.assert_array_equal(told["reward"], reward[None])
+    np.testing.assert_array_equal(told["continues"], [goes_on])
+    np.testing.assert_array_equal(told["act"][0, :, 0], [-0.5, 0, 0.5, 1])
+    assert not told["after"].any()
+    place = told["drawn_obs"][:, 0].astype(int)
+    assert set(place.tolist()) == {0, 1, 2, 3}
+    np.testing.assert_array_equal(told["drawn_reward"], reward[place])
+    np.testing.assert_array_equal(told["drawn_continues"], np.array(goes_on)[place])
+    assert told["progress"] == pytest.approx(2 / 5)
+
+
+def test_what_does_not_fit_a_player_is_said():
+    with pytest.raises(SettingError, match="random_steps is 8 and lag is 0: PPO learns from"):
+        us.rl.learn(PPO, "Pendulum", 64, random_steps=8)
+    with pytest.raises(SettingError, match="player is 'sac': a RLPlayer is needed"):
+        us.rl.learn("sac", "Pendulum", 64)
+    with pytest.raises(SettingError, match="envs is 3, which does not divide the 16 steps"):
+        us.rl.learn(SAC, "Pendulum", 64, envs=3, frequency=16)
+    with pytest.raises(SpecError, match="SAC is for continuous actions"):
+        us.rl.learn(SAC, "CartPole-v1", 64, workers=0)
+
+
+def test_a_players_defaults_are_its_own():
+    from understudy.rl.learn import _algorithm
+
+    def settings(player, steps):
+        made = _algorithm(player, steps, None, None, 256, None, None, None, False, 0)
+        return made.envs, made.frequency, made.random_steps, made.history, made.rounds, made.round_steps
+
+    assert settings(us.rl.SAC(), 20_000) == (1, 64, 1000, None, 21, 15 * 64)
+    assert settings(us.rl.SoftQ(gradient_steps=8), 1_000) == (1, 8, 100, None, 21, 48)
+    assert settings(us.rl.PPO(), 100_000) == (8, 2048, 0, 2048, 25, 4096)
