@@ -192,6 +192,25 @@ def _mean(rows, x):
     return np.mean(found)
 
 
+def test_the_lengths_on_cartpole_are_what_was_measured():
+    page = (ROOT / "docs/absorbing.md").read_text(encoding="utf-8")
+    rows = _rows("survival.csv")
+    (expert,) = (row for row in rows if row["algorithm"] == "expert")
+    assert f"after {float(expert['mean_return']):.1f} steps" in page
+    learners = dict.fromkeys((row["algorithm"], row["preset"]) for row in rows if row is not expert)
+    assert len(learners) == 6
+    for algorithm, preset in learners:
+        mine = [row for row in rows if (row["algorithm"], row["preset"]) == (algorithm, preset)]
+        means = np.array([_numbers(mine, "env_steps", x) for x in range(1024, 20481, 1024)])
+        assert means.shape == (20, 4)
+        late, handed = Sample.of(means[-5:].mean(axis=0)), Sample.of(_numbers(mine, "handed_over", 20480))
+        name = f"{algorithm}, balanced" if preset.startswith("balanced") else algorithm
+        after = "nothing" if preset.endswith("none") else "an absorbing state"
+        cells = [f"{late.mean:.1f} ± {late.standard_error:.1f}", f"{means.max():.1f}"]
+        cells.append(f"{handed.mean:.1f} ± {handed.standard_error:.1f}")
+        assert f"| {name} | {after} | {' | '.join(cells)} |" in page
+
+
 def test_every_algorithm_has_a_page():
     for name in us.ALGORITHMS:
         page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")

@@ -66,23 +66,15 @@ cli.main()
 """
 
 
-def start(script, words, where):
-    command = [sys.executable, "-c", script, *words]
-    return subprocess.Popen(command, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def killed(script, words, where):
+    """Whether a command that is given there is ended by SIGKILL."""
+    done = subprocess.run([sys.executable, "-c", script, *words], cwd=where, capture_output=True, timeout=300)
+    return done.returncode == -signal.SIGKILL
 
 
 @pytest.fixture(scope="module")
-def dying(tmp_path_factory):
-    """A process that is killed in the middle of its third round, and the project where it was started."""
-    project = tmp_path_factory.mktemp("project")
-    process = start(KILLED, [*SWING, "--out", "runs/mine"], project)
-    yield process, project
-    process.kill()
-
-
-@pytest.fixture(scope="module")
-def whole(dying, tmp_path_factory):
-    """The same run without an interruption, while that process does its work."""
+def whole(tmp_path_factory):
+    """A run that nothing interrupts."""
     place = tmp_path_factory.mktemp("whole") / "run"
     us.imitate(ADRIL, "Pendulum", "Pendulum", seeds=2, episodes=2).save(place)
     return us.load_run(place)
@@ -107,9 +99,10 @@ def test_in_a_jax_environment_a_run_that_dies_goes_on_to_the_same_policies(at, w
     assert_same(us.load_run(tmp_path / "run"), whole)
 
 
-def test_kill_9_while_a_checkpoint_is_written_and_resume_from_another_directory(dying, whole, understudy, capsys):
-    process, project = dying
-    assert process.wait(300) == -signal.SIGKILL
+def test_kill_9_while_a_checkpoint_is_written_and_resume_from_another_directory(whole, understudy, tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    assert killed(KILLED, [*SWING, "--out", "runs/mine"], project)
     left = sorted(path.name for path in (project / "runs").iterdir() if not path.name.startswith("."))
     assert left == ["mine.checkpoint.npz", "mine.command.json"]
     assert str(project) not in (project / "runs/mine.command.json").read_text()
@@ -127,7 +120,7 @@ def test_kill_9_while_a_checkpoint_is_written_and_resume_from_another_directory(
 
 
 def test_kill_9_before_the_first_checkpoint_starts_from_the_beginning_and_says_so(whole, understudy, tmp_path):
-    assert start(KILLED_AT_ONCE, [*SWING, "--out", "r"], tmp_path).wait(120) == -signal.SIGKILL
+    assert killed(KILLED_AT_ONCE, [*SWING, "--out", "r"], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["r.command.json"]
     status, _, err = understudy("train", "--resume=r/")
     assert status == 0

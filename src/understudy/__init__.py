@@ -8,6 +8,7 @@ action = result.policy(observation)
 """
 
 from understudy import _start as _start
+from understudy import rl
 from understudy.actor import Actor, load_policy
 from understudy.algorithms import ALGORITHMS, adril, advil, aggrevate, bc, daequil, dagger, sqil, valuedice
 from understudy.collecting import collect
@@ -57,6 +58,7 @@ __all__ = [
     "load_run",
     "make",
     "policy_from_weights",
+    "rl",
     "rollout",
     "sqil",
     "valuedice",

@@ -238,12 +238,17 @@ class Stepped:
             self._asked = False
             yield
 
+    @property
+    def crew(self) -> Crew:
+        """Who plays, and the time they spend on what."""
+        assert self._crew is not None
+        return self._crew
+
     def turn(self, policies: Callable[[], Any], index: int, turn: int, active: np.ndarray) -> Chunk:
         """All runs' steps of a turn, stacked. `policies` returns those that would play now."""
-        assert self._crew is not None
         if not self._asked:
             self._ask(policies(), index, turn, active)
-        chunks = self._crew.answers()
+        chunks = self.crew.answers()
         self._asked = False
         following = divmod(index * self.stepping.turns + turn + 1, self.stepping.turns)
         if self.stepping.lag and following[0] < self.rounds:
@@ -251,13 +256,12 @@ class Stepped:
         return jax.tree.map(lambda *parts: np.stack(parts), *chunks)
 
     def _ask(self, policies: Any, index: int, turn: int, active: np.ndarray) -> None:
-        assert self._crew is not None
         begins, anything = bool(self.stepping.begins(index, turn)), int(self.stepping.random_left(index, turn))
         orders = [
             Order(jax.tree.map(lambda x, i=run: x[i], policies), begins, anything) if active[run] else None
             for run in range(len(self.seeds))
         ]
-        self._crew.ask(orders)
+        self.crew.ask(orders)
         self._asked = True
 
 

@@ -83,7 +83,7 @@ def imitate(
         state = jax.tree.map(lambda x, i=index: x[i], states)
         policy, own = algorithm.selected(state), algorithm.payoff_of(state)
         actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
-        payoff = held_out_payoff(actor, criteria[count]) if own is None else float(own)
+        payoff = held_out_payoff(actor, criteria[count]) if own is None else own
         status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
         runs.append(Run(seed, count, status, payoff))
         actors.append(actor)

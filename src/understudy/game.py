@@ -91,8 +91,8 @@ class Algorithm(eqx.Module):
         """How it learns while it plays; None for those whose rounds gather whole episodes, or nothing."""
         return None
 
-    def payoff_of(self, state: State) -> Float[Array, ""] | None:
-        """The held-out payoff of `selected`, where it measures one of its own moments; None: the loop's."""
+    def payoff_of(self, state: State) -> float | None:
+        """The held-out payoff of `selected` in the algorithm's own moments, on the host; None: it measures none."""
         return None
 
     def expert_share(self, index: Array | int) -> Float[Array, ""] | None:

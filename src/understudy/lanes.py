@@ -123,7 +123,9 @@ class Lane:
         """What a checkpoint keeps of the surroundings after so many rounds: of the history, the rows that are real."""
         if self.around is None or self.stepping is None:
             return []
-        size = min(rounds * self.stepping.turns * self.stepping.rows, self.stepping.room)
+        # In sixteenths of the room: every other size would be another program.
+        part = -(-self.stepping.room // 16)
+        size = min(-(-rounds * self.stepping.turns * self.stepping.rows // part) * part, self.stepping.room)
         rows = jax.tree.map(lambda x: x[:, :size], (self.around.steps, self.around.reward))
         return jax.tree.leaves(self.around._replace(steps=rows[0], reward=rows[1]))
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from understudy import display
 from understudy.commands import Path_
@@ -37,6 +37,7 @@ def reproduce_reward(
         task: The paper's task.
         demos: An npz file of demonstrations. Default: the bundled ones.
         learners: Algorithms, each with a preset if it is not the default and a number of trajectories: adril:paper@20.
+            None: draw what the file has. Rows of learners that are not named stay in it.
         steps: Environment steps of each run.
         every: Steps from one evaluation to the next.
         seeds: Seeds of each learner.
@@ -53,15 +54,13 @@ def reproduce_reward(
         raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
     check_place(path)
     chosen = [reward.Learner.named(name, steps, lag) for name in learners]
-    if demos is None and env not in bundled():
+    if chosen and demos is None and env not in bundled():
         raise NeedsError(f"no demonstrations of {env} are bundled: pass --demos, an npz file of them")
-    demonstrations = load(demos or env)
-    expert = demonstrations.expert_return.mean if demonstrations.expert_return is not None else None
-    rows: list[list[Any]] = []
+    rows = reward.others(path, chosen)
     for who in chosen:
         rows += reward.run(
             who,
-            demonstrations,
+            load(demos or env),
             env,
             seeds,
             every,
@@ -72,13 +71,15 @@ def reproduce_reward(
         )
         # Now, and not at the end: what follows may fail or be interrupted.
         write_csv(path, [*reward.COLUMNS, *reward.MORE], rows)
-    found = reward.read(rows)
+    if not rows:
+        raise NeedsError(f"'{path}' has no returns to draw: name learners")
+    found, expert = reward.read(rows), published.EXPERT[env]
     reward.draw(env, found, expert, path.with_suffix(".png"))
     _tell(env, found, reward.read(rows, reward.HANDED), expert)
     print(f"\nThe returns: {path}. The figure: {path.with_suffix('.png')}")
 
 
-def _tell(env: str, found: list[reward.Curve], handed: list[reward.Curve], expert: float | None) -> None:
+def _tell(env: str, found: list[reward.Curve], handed: list[reward.Curve], expert: float) -> None:
     """The table by steps, ours and published, and how each ends."""
     columns = [x for x in SHOWN if any(x in curve.returns for curve in found)]
     lines: list[list[object]] = []
@@ -86,8 +87,7 @@ def _tell(env: str, found: list[reward.Curve], handed: list[reward.Curve], exper
         theirs = published.reward(env, curve.published)
         lines.append([curve.name, "ours", *(with_error(curve.samples.get(x)) for x in columns)])
         lines.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
-    known = "" if expert is None else f" (the expert: {expert:.0f})"
-    title = f"{env}{known}: return, mean ± standard error over seeds, by environment steps"
+    title = f"{env} (the expert: {expert:.0f}): return, mean ± standard error over seeds, by environment steps"
     display.show(("learner", "", *(f">{x // 1000}k" for x in columns)), lines, title)
     print()
     for curve, best in zip(found, handed, strict=True):

@@ -65,10 +65,12 @@ def _tell(rows: list[list[Any]]) -> None:
     for curve, best in zip(curves, handed, strict=True):
         longest = max(means.max() for means in curve.returns.values())
         chosen = Sample.of(next(iter(best.returns.values())))
-        lines.append([curve.algorithm, curve.preset, with_error(curve.last_five), f"{longest:.1f}", with_error(chosen)])
+        who, absorbing = survival.named(curve)
+        after = "an absorbing state" if absorbing else "nothing"
+        lines.append([who, after, with_error(curve.last_five), f"{longest:.1f}", with_error(chosen)])
     title = (
         f"{survival.ENV}: steps until the pole falls; the expert's are {expert.mean:.1f}. Mean ± standard error over "
-        "seeds: of the last five evaluations, of the longest-lived evaluation, of the policy that is handed over"
+        "seeds of the last five evaluations, the longest of any, and that of the policies that are handed over"
     )
     display.show(("learner", "after an end", ">last five", ">longest", ">handed over"), lines, title)
 

@@ -246,6 +246,18 @@ class _Evaluator:
         return returns
 
 
+def others(path: Path, chosen: Sequence[Learner]) -> list[list[Any]]:
+    """The rows that a results file already has of other learners."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = list(csv.reader(file)) or [[]]
+    if header != [*COLUMNS, *MORE]:
+        raise SettingError(f"out is '{path}', which holds something else: choose another file")
+    names = {(who.algorithm.card.name, who.preset, str(who.trajectories)) for who in chosen}
+    return [row for row in rows if (row[1], row[2], row[len(COLUMNS)]) not in names]
+
+
 def read(rows: Sequence[Sequence[str]], kind: str = "env_steps") -> list[Curve]:
     """A curve for each learner, in the order they stand in the rows."""
     found: dict[tuple[str, str, int], dict[int, list[float]]] = {}
@@ -257,7 +269,7 @@ def read(rows: Sequence[Sequence[str]], kind: str = "env_steps") -> list[Curve]:
     return [Curve(*key, {x: np.array(means) for x, means in points.items()}) for key, points in found.items()]
 
 
-def draw(env: str, found: Sequence[Curve], expert: float | None, path: Path, caption: str = "") -> None:
+def draw(env: str, found: Sequence[Curve], expert: float, path: Path) -> None:
     """The figure: ours as lines with bands of a standard error, published curves dotted in the same colours."""
     picture, (axis,) = figures.figure(1, width=7.2, height=4.6)
     drawn: set[str] = set()
@@ -269,9 +281,8 @@ def draw(env: str, found: Sequence[Curve], expert: float | None, path: Path, cap
             theirs = published.reward(env, curve.published)
             count = published.REWARD_TRAJECTORIES.get(curve.published)
             _band(axis, theirs, color, f"{curve.published}, published ({count} trajectories)", ":")
-    if expert is not None:
-        axis.axhline(expert, color=figures.EXPERT, linewidth=1.5, label="the expert")
-    axis.set(title=env, xlabel=f"environment steps{caption}", ylabel="return (mean ± standard error over seeds)")
+    axis.axhline(expert, color=figures.EXPERT, linewidth=1.5, label="the expert")
+    axis.set(title=env, xlabel="environment steps", ylabel="return (mean ± standard error over seeds)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, ncols=2, frameon=False)
     figures.save(picture, path)

@@ -32,6 +32,8 @@ SPEED, CARELESS = 0.5, 0.3
 """The expert's speed in m/s, and how often it takes any action."""
 ON, OFF = "absorbing states", "none"
 """The two settings of each learner."""
+BALANCED = "balanced, "
+"""Before them: AdRIL with half of a minibatch from each side. SQIL's always is."""
 EXPERT = "expert"
 ROUND_STEPS, BATCH, HIDDEN = 1024, 128, (64, 64)
 """Small, since CartPole is: everything else is as it is by default."""
@@ -56,24 +58,22 @@ def demonstrations(episodes: int) -> Demonstrations:
 
 def expert_row(episodes: int) -> list[Any]:
     """How long the expert lives, in episodes of their own, as a line of the results."""
-    lengths = rollout(ENV, poor_expert(1), episodes, seed=1).returns
-    means = [round(float(lengths.mean()), 3), round(float(lengths.std()), 3)]
+    lived = rollout(ENV, poor_expert(1), episodes, seed=1).returns
+    means = [round(float(lived.mean()), 3), round(float(lived.std()), 3)]
     return [ENV, EXPERT, "", 0, EXPERT, 0, *means, 0, 0, episodes, "", 0, provenance()["device"], *made()]
 
 
 def learners(steps: int, trajectories: int) -> list[Learner]:
-    """AdRIL and SQIL, each with absorbing states and without."""
+    """AdRIL, AdRIL with balanced minibatches, and SQIL, each with absorbing states and without."""
     small: dict[str, Any] = {"rounds": -(-steps // ROUND_STEPS), "round_steps": ROUND_STEPS, "batch_size": BATCH}
-    player = replace(AdRIL().soft_q, hidden=HIDDEN)
-    return [
-        Learner(
-            f"{kind.card.name}:{setting}@{trajectories}",
-            kind(soft_q=player, absorbing=setting == ON, **small),
-            trajectories,
-        )
-        for kind in (AdRIL, SQIL)
-        for setting in (ON, OFF)
-    ]
+    small["soft_q"] = replace(AdRIL().soft_q, hidden=HIDDEN)
+    chosen = []
+    for kind, balanced in ((AdRIL, False), (AdRIL, True), (SQIL, True)):
+        for setting in (ON, OFF):
+            algorithm = kind(absorbing=setting == ON, balanced=balanced, **small)
+            preset = f"{BALANCED}{setting}" if balanced and kind is AdRIL else setting
+            chosen.append(Learner(f"{kind.card.name}:{preset}@{trajectories}", algorithm, trajectories))
+    return chosen
 
 
 def lengths(rows: Sequence[Sequence[str]]) -> tuple[Sample, list[Curve]]:
@@ -83,14 +83,22 @@ def lengths(rows: Sequence[Sequence[str]]) -> tuple[Sample, list[Curve]]:
     return expert, read(rows)
 
 
+def named(curve: Curve) -> tuple[str, bool]:
+    """A learner as a person reads it, and whether it has absorbing states."""
+    balanced = ", balanced" if curve.preset.startswith(BALANCED) else ""
+    return f"{curve.algorithm}{balanced}", curve.preset.removeprefix(BALANCED) == ON
+
+
 def draw(rows: Sequence[Sequence[str]], path: Path) -> None:
     """The figure: length against environment steps, a line for each learner, and the expert's."""
     expert, curves = lengths(rows)
-    picture, (axis,) = figures.figure(1, width=7.2, height=4.4)
+    picture, (axis,) = figures.figure(1, width=7.8, height=5.0)
+    colors: dict[str, str] = {}
     for curve in curves:
-        color = figures.LINES[0 if curve.algorithm == "adril" else 1]
-        label = f"{curve.algorithm}, {'' if curve.preset == ON else 'no '}absorbing states"
-        figures.draw_points(axis, curve.samples, color, label, published=curve.preset != ON)
+        who, absorbing = named(curve)
+        color = colors.setdefault(who, figures.LINES[len(colors)])
+        label = f"{who}, {'' if absorbing else 'no '}absorbing states"
+        figures.draw_points(axis, curve.samples, color, label, published=not absorbing)
     axis.axhline(expert.mean, color=figures.EXPERT, linewidth=1.5, label="the expert", zorder=0)
     axis.set(
         title=f"{ENV}: learners of an expert that soon drops the pole",
@@ -102,5 +110,5 @@ def draw(rows: Sequence[Sequence[str]], path: Path) -> None:
     )
     axis.minorticks_off()
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=8, frameon=False)
+    axis.legend(fontsize=8, frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.06))
     figures.save(picture, path)

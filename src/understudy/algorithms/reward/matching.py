@@ -273,8 +273,8 @@ class RewardMatching(Algorithm):
         last = self._player(state.frame).policy(state.player)
         return Framed(jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, last), state.frame)
 
-    def payoff_of(self, state: RewardState) -> Float[Array, ""] | None:
-        return state.payoff
+    def payoff_of(self, state: RewardState) -> float | None:
+        return float(state.payoff) if state.payoff < UNJUDGED else None
 
     def _player(self, frame: Frame) -> Any:
         return self.soft_q if frame.act_scale is None else self.sac
