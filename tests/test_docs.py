@@ -11,6 +11,8 @@ import pytest
 
 import understudy as us
 from understudy import cli
+from understudy.experiments import published, reward
+from understudy.reproduce import with_error
 from understudy.statistics import Sample, interval
 
 ROOT = Path(__file__).parent.parent
@@ -38,12 +40,14 @@ def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
 def test_the_readmes_commands_run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^    \.venv/bin/understudy (.*)$", README, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command in commands:
         words = shlex.split(command)
         if words[0] == "theory":
             words += ["--mdps", "50"]
-        if words[0] == "train":
+        if words[:2] == ["train", "adril"]:
+            words += ["--sac.hidden", "8", "--sac.gradient-steps", "2", "--round-steps", "64"]
+        elif words[0] == "train":
             words += ["--steps", "5"]
         monkeypatch.setattr(sys, "argv", ["understudy", *words])
         with pytest.raises(SystemExit) as stopped:
@@ -209,6 +213,42 @@ def test_the_lengths_on_cartpole_are_what_was_measured():
         cells = [f"{late.mean:.1f} ± {late.standard_error:.1f}", f"{means.max():.1f}"]
         cells.append(f"{handed.mean:.1f} ± {handed.standard_error:.1f}")
         assert f"| {name} | {after} | {' | '.join(cells)} |" in page
+
+
+def test_the_tables_of_adril_are_its_results():
+    page = (ROOT / "docs/adril.md").read_text(encoding="utf-8")
+    names = {
+        ("halfcheetah", "paper"): "HalfCheetah",
+        ("ant", "paper"): "Ant",
+        ("ant", "paper-balanced"): "Ant, balanced",
+    }
+    for (task, preset), name in names.items():
+        rows = list(csv.reader((ROOT / f"docs/results/reward-{task}.csv").open(encoding="utf-8")))[1:]
+        key = ("adril", preset, 20)
+        curve = next(c for c in reward.read(rows) if (c.algorithm, c.preset, c.trajectories) == key)
+        handed = next(c for c in reward.read(rows, reward.HANDED) if (c.algorithm, c.preset, c.trajectories) == key)
+        assert {len(seeds) for seeds in curve.returns.values()} == {5}
+        shown = [curve.samples[1000 * x] for x in (25, 50, 75, 100, 200, 300, 400, 500)]
+        cells = [*map(with_error, shown), with_error(curve.last_five), f"{curve.lowest:.0f}"]
+        assert f"| {name} | ours | {' | '.join(cells)} |" in page
+        theirs = published.reward(reward.TASKS[task], curve.published)
+        cells = [with_error(theirs[1000 * x]) for x in (25, 50, 75, 100, 200, 300, 400, 475)]
+        assert f"| | published | {' | '.join(cells)} |" in page
+        assert with_error(Sample.of(next(iter(handed.returns.values())))) in page
+
+
+def test_the_speed_of_sac_and_of_the_loop_is_what_was_measured():
+    page = (ROOT / "docs/adril.md").read_text(encoding="utf-8")
+    for row in csv.DictReader((ROOT / "docs/results/sac-speed.csv").open(encoding="utf-8")):
+        if "for each run" in row["what"]:  # on the page in the line above it
+            continue
+        ratio = "" if row["ratio"] == "1" else row["ratio"]
+        line = next(x for x in page.splitlines() if row["what"] in x and f"| {row['ms_a_step']} |" in x)
+        assert ratio in line
+    for row in csv.DictReader((ROOT / "docs/results/reward-speed.csv").open(encoding="utf-8")):
+        shown = [row[name] for name in ("steps_a_second", "wall_ms", "environment_ms", "acting_ms")]
+        shown[0] = f"{float(shown[0]):.1f}"
+        assert f"| {row['runs']} | {row['lag']} | {' | '.join(shown)} |" in page
 
 
 def test_every_algorithm_has_a_page():

@@ -19,7 +19,7 @@ from understudy.errors import RunError, SettingError
 from understudy.networks import MLP
 from understudy.policies import Categorical, start
 from understudy.run import traced
-from understudy.types import RoundData, Spec, Valued
+from understudy.types import Spec
 
 CASES, SMALL = test_protocol.CASES, test_protocol.SMALL
 demonstrations = test_protocol.demonstrations  # a fixture
@@ -52,8 +52,7 @@ def test_actions_depend_on_what_the_policy_sees_and_on_nothing_else(name, demons
     algorithm, spec = traced(us.ALGORITHMS[name](**SMALL[name])), replace(demonstrations.spec, policy_obs=SEEN)
     data = jax.tree.map(lambda x: x[0] if x.ndim == 1 and len(x) == 1 else x, demonstrations.split([2], 0.0)[0])
     state = jax.jit(lambda key: algorithm.init(key, spec, data))(jax.random.key(0))
-    given = RoundData(data, data, data.steps.act, Valued(data.steps.act, data.steps.obs.sum(1)))
-    after, _ = jax.eval_shape(algorithm.update, state, given, jax.random.key(1))
+    after, _ = jax.eval_shape(algorithm.update, state, test_protocol.stand_in(algorithm, data), jax.random.key(1))
     assert jax.tree.structure(after) == jax.tree.structure(state)
 
     inside, obs = algorithm.policy(state), data.steps.obs[:80]

@@ -71,20 +71,24 @@ def one_round(algorithm, demonstrations, seed):
     data, _ = demonstrations.split([demonstrations.episodes], 0.1)
     data = data.of(0)
     init_key, key = jax.random.split(jax.random.key(seed))
-    given = RoundData(data)
-    # The demonstrations' first steps stand in for the learner's.
+    state = algorithm.init(init_key, demonstrations.spec, data)
+    return algorithm.policy(algorithm.update(state, stand_in(algorithm, data), key)[0])
+
+
+def stand_in(algorithm, data):
+    """What a round gives an algorithm, with the demonstrations' first steps in place of the learner's."""
     if algorithm.stepping is not None:
         own = data.steps._replace(round=jnp.zeros_like(data.steps.round))
         shape = (algorithm.stepping.envs, algorithm.stepping.steps)
         rolled = jax.tree.map(lambda x: x[: shape[0] * shape[1]].reshape(*shape, *x.shape[1:]), own)
         history = History(own, jnp.zeros(own.t.shape), jnp.asarray(20))
-        given = RoundData(data, history=history, rolled=rolled, own_reward=jnp.zeros(shape))
-    elif "environment" in algorithm.card.needs:
-        given = RoundData(data, data._replace(size=jnp.asarray(20)), data.steps.act)
-        if algorithm.card.values:
-            given = given._replace(expert_actions=None, tried=Valued(data.steps.act, data.steps.obs.sum(1)))
-    state, _ = algorithm.update(algorithm.init(init_key, demonstrations.spec, data), given, key)
-    return algorithm.policy(state)
+        return RoundData(data, history=history, rolled=rolled, own_reward=jnp.zeros(shape))
+    if "environment" not in algorithm.card.needs:
+        return RoundData(data)
+    given = RoundData(data, data._replace(size=jnp.asarray(20)), data.steps.act)
+    if algorithm.card.values:
+        given = given._replace(expert_actions=None, tried=Valued(data.steps.act, data.steps.obs.sum(1)))
+    return given
 
 
 @functools.cache

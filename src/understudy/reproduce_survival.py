@@ -1,5 +1,6 @@
 """`understudy reproduce survival`: what absorbing states do, on CartPole with an expert that soon drops the pole."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def reproduce_survival(
         steps: Environment steps of each run.
         seeds: Seeds of each learner.
         episodes: Episodes that a policy plays in an evaluation.
-        work: Where runs are kept as they finish; the same command goes on from there. Default: runs/survival.
+        work: Where runs are kept until all have finished; the same command goes on from there. Default: runs/survival.
         out: The CSV file of lengths; the figure goes beside it. Default: docs/results/survival.csv.
     """
     check_whole(1, trajectories=trajectories, steps=steps, seeds=seeds, episodes=episodes)
@@ -53,6 +54,7 @@ def reproduce_survival(
         # Now, and not at the end: what follows may be interrupted.
         write_csv(path, [*reward.COLUMNS, *reward.MORE], rows)
     survival.draw(rows, path.with_suffix(".png"))
+    shutil.rmtree(place, ignore_errors=True)  # else other settings of the learners would find it, and not be tried
     _tell(rows)
     print(f"\nThe lengths: {path}. The figure: {path.with_suffix('.png')}")
 

@@ -6,6 +6,7 @@ and training keeps its place: the same command goes on after an interruption.
 """
 
 import csv
+import json
 import os
 import re
 import threading
@@ -22,19 +23,20 @@ import numpy as np
 
 from understudy import figures
 from understudy.actor import Actor, load_policy
-from understudy.checkpoints import Checkpoint
+from understudy.checkpoints import Checkpoint, digest
 from understudy.data import Demonstrations
 from understudy.envs import HostEnvironment, make
-from understudy.errors import SettingError
+from understudy.errors import RunError, SettingError
 from understudy.evaluation import play_named
 from understudy.experiments import published
 from understudy.experiments.off_q import TASKS, Report, learner
 from understudy.experiments.rounds import MADE, made
 from understudy.front_door import imitate
 from understudy.game import DEFAULT, Algorithm
-from understudy.results import provenance, write_csv
+from understudy.results import hyperparameters, provenance, write_csv
 from understudy.rollouts import rollout
 from understudy.statistics import Sample
+from understudy.storage import write_json
 from understudy.types import State
 
 __all__ = ["TASKS", "Learner", "Report", "draw", "read", "run"]
@@ -122,6 +124,7 @@ def run(
     """Train a learner and play its policies as they come; its rows, in the project's standard columns."""
     host, place = make(env), who.place(Path(work))
     place.mkdir(parents=True, exist_ok=True)
+    _check_same(place, who, demonstrations, seeds, every, episodes)
     finished = place / "returns.csv"
     if finished.exists():
         with finished.open(newline="", encoding="utf-8") as file:
@@ -171,6 +174,24 @@ def run(
     write_csv(finished, [*COLUMNS, *MORE], rows)
     Checkpoint.discard(checkpoint)
     return [[str(cell) for cell in row] for row in rows]
+
+
+def _check_same(
+    place: Path, who: Learner, demonstrations: Demonstrations, seeds: int, every: int, episodes: int
+) -> None:
+    """Refuse to go on in a place where something else was begun."""
+    asked = {
+        "settings": [who.algorithm.card.name, hyperparameters(who.algorithm)],
+        "demonstrations": [digest(demonstrations.transitions()), who.trajectories],
+        "seeds, every or episodes": [seeds, every, episodes],
+    }
+    path = place / "asked.json"
+    if not path.exists():
+        write_json(path, asked)
+    found = json.loads(path.read_text(encoding="utf-8"))
+    differ = [name for name, value in asked.items() if found.get(name) != value]
+    if differ:
+        raise RunError(f"'{place}' holds runs of other {' and '.join(differ)}: remove it, or change --work")
 
 
 Point = tuple[str, int, int, int]

@@ -43,14 +43,10 @@ class SQIL(RewardMatching):
         next_states=True,
     )
     stops: ClassVar[tuple[str, ...]] = STOPS
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": PAPER}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {**PAPER, "rounds": 20, "round_steps": 25_000}}
 
     balanced: bool = eqx.field(static=True, default=True)
     """Half of a minibatch from the demonstrations; else drawn from all steps alike."""
-    rounds: int = eqx.field(static=True, default=20)
-    """Rounds; a round is a line of the metrics."""
-    round_steps: int = eqx.field(static=True, default=25_000)
-    """Environment steps in a round, rounded up to whole turns."""
 
     def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> Labels:
         return self.first(state.kernel)  # line 2: it never does
