@@ -124,7 +124,7 @@ def test_the_taxonomy_and_the_environments_are_listed(understudy):
         ("evaluate nowhere", "no run at 'nowhere'"),
         ("demos inspect none.npz", "no file 'none.npz'"),
         ("demos collect Hopper --out x.npz", "unknown environment 'Hopper'"),
-        ("demos collect CartPole-v1 --out x.npz", "has no scripted expert"),
+        ("demos collect Acrobot-v1 --out x.npz", "has no scripted expert and none is bundled"),
         ("demos collect Forest --expert no_such:thing --out x.npz", "cannot be imported"),
         ("demos colect Forest --out x.npz", "did you mean 'demos collect'?"),
         ("train bc --demos Pendulum --hidden -3", "hidden[0] is -3: a whole number of at least 1 is needed"),

@@ -15,7 +15,7 @@ import understudy as us
 from understudy import algorithms
 from understudy.errors import NeedsError
 from understudy.game import NEEDS, Algorithm
-from understudy.rl import SAC, SoftQ
+from understudy.rl import PPO, SAC, SoftQ
 from understudy.run import traced
 from understudy.types import History, RoundData, Valued
 
@@ -28,7 +28,18 @@ PLAYED = {
     "random_steps": 4,
     "batch_size": 8,
     "sac": SAC(hidden=(8,), gradient_steps=2),
-    "soft_q": SoftQ(hidden=(8,), gradient_steps=2),
+    "soft_q": SoftQ(hidden=(8,), gradient_steps=2, temperature=1.0),  # so warm that no probability is 0
+}
+ON_POLICY = {
+    "rounds": 2,
+    "round_steps": 16,
+    "frequency": 8,
+    "envs": 2,
+    "history": 8,
+    "expert_batch_size": 8,
+    "discriminator_hidden": (8,),
+    "discriminator_steps": 1,
+    "ppo": PPO(hidden=(8,), epochs=1, minibatch=8),
 }
 SMALL = {
     "bc": TINY,
@@ -39,6 +50,7 @@ SMALL = {
     "aggrevate": {**TINY, "rollouts": 2, "critic_steps": 2, "critic_hidden": (8,)},
     "adril": PLAYED,
     "sqil": PLAYED,
+    "gail": ON_POLICY,
 }
 
 CASES = [(name, kind) for name, cls in us.ALGORITHMS.items() for kind in cls.card.actions]

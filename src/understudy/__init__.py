@@ -10,7 +10,8 @@ action = result.policy(observation)
 from understudy import _start as _start
 from understudy import rl
 from understudy.actor import Actor, load_policy
-from understudy.algorithms import ALGORITHMS, adril, advil, aggrevate, bc, daequil, dagger, sqil, valuedice
+from understudy.algorithms import ALGORITHMS, adril, advil, aggrevate, bc, daequil, dagger, gail, sqil, valuedice
+from understudy.bundled_experts import load_expert
 from understudy.collecting import collect
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Finite, Forest, HostEnvironment, Pendulum, make
@@ -52,8 +53,10 @@ __all__ = [
     "daequil",
     "dagger",
     "evaluate",
+    "gail",
     "imitate",
     "load",
+    "load_expert",
     "load_policy",
     "load_run",
     "make",

@@ -21,6 +21,8 @@ FORMAT = 3
 """2: a network may read part of its input; those of format 1 read all of it. 3: a Gaussian's width may be cut off at
 its bounds; those of earlier formats are squashed into them.
 """
+POLICY = "policy.npz"
+"""The file of an expert's directory that its policy is in."""
 _CLASSES: dict[str, type[eqx.Module]] = {
     cls.__name__: cls
     for cls in (
@@ -89,7 +91,7 @@ class Actor:
         structure = {
             "format": FORMAT,
             "policy": _describe(self.policy, "policy", arrays),
-            "spec": {**asdict(self.spec), "kind": type(self.spec.action).__name__},
+            "spec": describe_spec(self.spec),
             "about": self.about,
         }
         write_npz(Path(path), {**arrays, "structure.json": np.array(json.dumps(structure))})
@@ -111,14 +113,16 @@ class Actor:
         return obs, one
 
     def __repr__(self) -> str:
-        about = ", ".join(f"{key}={value}" for key, value in self.about.items())
+        about = ", ".join(f"{key}={value}" for key, value in self.about.items() if not isinstance(value, dict))
         return f"Actor({about})"
 
 
 def load_policy(path: str | os.PathLike[str]) -> Actor:
-    """A saved policy, or the selected one of a run directory."""
+    """A saved policy, the selected one of a run directory, or the one that `understudy expert train` kept in its."""
     path = Path(path)
-    if path.is_dir():
+    if (path / POLICY).is_file():
+        path = path / POLICY
+    elif path.is_dir():
         from understudy.results import selected
 
         path = selected(path)
@@ -130,16 +134,22 @@ def load_policy(path: str | os.PathLike[str]) -> Actor:
         structure = json.loads(str(arrays.pop("structure.json")))
         if structure["format"] > FORMAT:
             raise RunError(f"'{path}' was written by a newer version of understudy: upgrade to read it")
-        spec = structure["spec"]
-        action = spec["action"]
-        space: ActionSpace = (
-            Discrete(action["n"]) if spec["kind"] == "Discrete" else Continuous(action["low"], action["high"])
-        )
-        policy = _rebuild(structure["policy"], arrays)
-        seen = spec.get("policy_obs")
-        return Actor(policy, Spec(tuple(spec["obs_shape"]), space, spec["horizon"], seen), structure["about"])
+        return Actor(_rebuild(structure["policy"], arrays), read_spec(structure["spec"]), structure["about"])
     except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise RunError(f"'{path}' is not a policy saved by understudy ({type(error).__name__})") from error
+
+
+def describe_spec(spec: Spec) -> dict[str, Any]:
+    """A task's shape as JSON takes it; `read_spec` turns it back."""
+    return {**asdict(spec), "kind": type(spec.action).__name__}
+
+
+def read_spec(said: dict[str, Any]) -> Spec:
+    action = said["action"]
+    space: ActionSpace = (
+        Discrete(action["n"]) if said["kind"] == "Discrete" else Continuous(action["low"], action["high"])
+    )
+    return Spec(tuple(said["obs_shape"]), space, said["horizon"], said.get("policy_obs"))
 
 
 def check_fits(actor: Actor, env: Any) -> None:

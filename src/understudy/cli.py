@@ -13,6 +13,7 @@ from rich.markup import escape
 from understudy import (
     __version__,
     commands,
+    expert_commands,
     reproduce,
     reproduce_forest,
     reproduce_lander,
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "evaluate": ("play a run's policies and measure the gap to the expert", commands.evaluate),
     "demos inspect": ("show what a file of demonstrations holds", commands.inspect),
     "demos collect": ("record an expert's episodes", commands.collect_command),
+    "expert train": ("learn a task by its own reward, and keep an expert", expert_commands.train_command),
     "reproduce off-q": ("the paper's offline figure, with its points beside ours", reproduce.reproduce_off_q),
     "reproduce reward": (
         "the paper's online figure: AdRIL and SQIL by environment steps",

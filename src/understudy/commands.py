@@ -15,6 +15,7 @@ from tyro.conf import Positional
 
 from understudy import display, resuming
 from understudy.algorithms import ALGORITHMS
+from understudy.bundled_experts import bundled_experts
 from understudy.checkpoints import CHECKPOINT
 from understudy.collecting import collect
 from understudy.data import bundled, load
@@ -28,7 +29,7 @@ from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
 from understudy.networks import Activation
 from understudy.results import load_run, result_rows, write_csv
-from understudy.statistics import interval
+from understudy.statistics import Sample, interval
 from understudy.storage import check_free, check_place
 from understudy.tabular.classical import CARDS
 from understudy.types import Continuous
@@ -60,17 +61,15 @@ def algorithms() -> None:
 
 
 def envs() -> None:
-    """The environments that can be named, and which come with demonstrations."""
-    demonstrated = bundled()
-    rows = [
-        (name, "JAX", "yes" if name in demonstrated else "", environment.about)
-        for name, environment in JAX_ENVIRONMENTS.items()
+    """The environments that can be named, and which come with demonstrations and a trained expert."""
+    rows = [("JAX", name, environment.about) for name, environment in JAX_ENVIRONMENTS.items()]
+    rows += [("Gymnasium", name, "" if not missing else f"needs {missing}") for name, missing in available()]
+    demonstrated, experts = bundled(), bundled_experts()
+    marked = [
+        (name, kind, "yes" if name in demonstrated else "", "yes" if name in experts else "", about)
+        for kind, name, about in rows
     ]
-    rows += [
-        (name, "Gymnasium", "yes" if name in demonstrated else "", "" if not missing else f"needs {missing}")
-        for name, missing in available()
-    ]
-    display.show(("name", "kind", "bundled demonstrations", "about"), rows)
+    display.show(("name", "kind", "bundled demonstrations", "expert", "about"), marked)
     print("\nAny other Gymnasium id with a flat Box of observations works too.")
 
 
@@ -83,7 +82,7 @@ class Train:
     env: Name = None
     """The environment, for its bounds and horizon; needed where the algorithm interacts with it."""
     expert: Name = None
-    """Who is asked, where the algorithm asks: scripted, a run or a saved policy, npz of weights, or module:function."""
+    """Who is asked, where the algorithm asks: scripted, bundled, a run or policy, npz of weights, module:function."""
     expert_activation: Activation | None = None
     """Between the layers of an expert that is an npz of weights, where the file does not say."""
     budget: int | None = None
@@ -96,6 +95,8 @@ class Train:
     """Numbers of the observation that the policy sees, by index; critics see all. Default: all."""
     holdout: float = HOLDOUT
     """Fraction of steps kept aside to select among the policies."""
+    workers: int | None = None
+    """Processes that step a Gymnasium environment, for those that learn while they play. Default: as many as pay."""
     out: Path_ = None
     """The run's directory. Default: runs/ALGORITHM."""
 
@@ -142,6 +143,7 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
             progress=report,
             checkpoint=checkpoint,
             policy_obs=options.policy_obs or None,
+            workers=options.workers,
         )
     result.save(out, replace=goes_on)
     if not result.interrupted:
@@ -244,27 +246,32 @@ def collect_command(
     expert_activation: Activation | None = None,
     episodes: int = 25,
     seed: int = 0,
+    noise: float = 0.0,
 ) -> None:
-    """Record an expert's episodes.
+    """Record an expert's episodes. What was trained acts without chance, a script as it does.
 
     Args:
         env: The environment.
         out: The npz file to write.
-        expert: A run or a saved policy, npz of weights, or module:function. Default: the environment's scripted expert.
+        expert: Bundled, a run or a saved policy, npz of weights, or module:function. Default: the environment's
+            scripted expert, or else the one that is bundled for it.
         expert_activation: Between the layers of an expert that is an npz of weights, where the file does not say.
         episodes: Episodes to record.
         seed: Where starting states and the expert's chance come from.
+        noise: How far actions are moved, a standard deviation in half-ranges; discrete: how often any is taken instead.
     """
     check_place(out)
     sys.path.insert(0, "")  # module:function may be in this directory
     with display.working(f"playing {episodes} episodes of {env}"):
-        demonstrations = collect(env, _expert(expert, env, expert_activation), episodes, seed)
+        demonstrations = collect(env, _expert(expert, env, expert_activation), episodes, seed, noise=noise)
     demonstrations.save(out)
-    assert demonstrations.expert_return is not None
-    returns = interval(demonstrations.expert_return)
+    assert demonstrations.returns is not None
+    returns = interval(Sample.of(demonstrations.returns))
+    lowest, highest = demonstrations.returns.min(), demonstrations.returns.max()
     print(
         f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
-        f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} an episode), return {returns}: {out}"
+        f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} an episode), return {returns} "
+        f"({lowest:.1f} to {highest:.1f}): {out}"
     )
 
 

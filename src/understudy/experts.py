@@ -19,6 +19,7 @@ from jaxtyping import Int, Key
 
 from understudy.actor import Actor, check_fits, load_policy
 from understudy.arrays import Array
+from understudy.bundled_experts import bundled_experts, load_expert
 from understudy.envs import Environment, HostEnvironment
 from understudy.envs.values import MonteCarlo, Values
 from understudy.errors import NeedsError, SpecError, check_whole
@@ -110,16 +111,27 @@ def answer(expert: Policy, deterministic: bool, t: Int[Array, ""], obs: Array, k
 
 def as_expert(given: Any, env: Environment | HostEnvironment) -> Expert:
     """An expert from whatever a person has: a policy, a function, a saved policy or run, an npz of plain weights
-    (`understudy.weights`), "module:function", or the environment's own script, which None and "scripted" stand for.
+    (`understudy.weights`), "module:function", the environment's own script ("scripted"), or the trained one that is
+    bundled for it ("bundled", or its name). None stands for the script, or else the bundled one.
 
     What was trained or saved answers with its mode. A script, or a bare policy, draws its answers.
     """
     if isinstance(given, Expert):
         return given
+    if given is None and isinstance(env, HostEnvironment) and env.name in bundled_experts():
+        given = "bundled"
     if given is None or given == "scripted":
         if isinstance(env, Environment):
             return Expert(env.expert())
-        raise NeedsError(f"{env.name} has no scripted expert: pass expert= a saved policy, or 'module:function'")
+        raise NeedsError(
+            f"{env.name} has no scripted expert{' and none is bundled' if given is None else ''}: "
+            "pass expert= a saved policy, or 'module:function'"
+        )
+    if isinstance(given, str) and not Path(given).exists():
+        if given == "bundled":
+            given = load_expert(env.name)
+        elif given in bundled_experts():
+            given = load_expert(given)
     if isinstance(given, str) and ":" in given and not Path(given).exists():
         module, _, name = given.partition(":")
         try:
@@ -134,8 +146,3 @@ def as_expert(given: Any, env: Environment | HostEnvironment) -> Expert:
     if isinstance(given, Policy) or callable(given):
         return Expert(cast("Policy | Function", given))
     raise SpecError(f"expert is a {type(given).__name__}: give a policy, a function, or a path")
-
-
-def resolve(given: Any, env: Environment | HostEnvironment) -> Policy | Function:
-    """Who acts, see `as_expert`."""
-    return as_expert(given, env).source

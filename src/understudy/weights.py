@@ -23,8 +23,8 @@ from understudy.envs import make, public_name
 from understudy.errors import NeedsError, RunError, SettingError, SpecError, check_choice, check_positive
 from understudy.frames import Frame
 from understudy.networks import MLP, Activation
-from understudy.policies import Categorical, Deterministic, Framed, Policy
-from understudy.types import Continuous, Discrete
+from understudy.policies import Categorical, Deterministic, Framed, Gaussian, NetworkPolicy, Policy
+from understudy.types import Continuous, Discrete, Spec
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -39,6 +39,20 @@ def policy_from_weights(
     """The network of `source` as a policy of `env`, with what the source does not say about it."""
     arrays, name = _arrays(source)
     env = make(env)
+    policy = policy_of_arrays(arrays, name, env.spec, env.name, activation, squash, clip)
+    return Actor(policy, env.spec, {"algorithm": f"weights of {name}", "env": public_name(env)})
+
+
+def policy_of_arrays(
+    arrays: Mapping[str, Any],
+    name: str,
+    spec: Spec,
+    place: str,
+    activation: Activation | None = None,
+    squash: bool | None = None,
+    clip: float | None = None,
+) -> Policy:
+    """As `policy_from_weights`, where the task is known but not made; errors call the arrays and it by their names."""
     activation = _said(name, arrays, "activation", activation)
     squash = bool(_said(name, arrays, "squash", squash))
     clip = _said(name, arrays, "clip", clip)
@@ -54,15 +68,43 @@ def policy_from_weights(
             raise SettingError(f"clip is {clip}: it is for outputs that are squashed, pass squash=True")
     net = _network(name, arrays, activation)
     inputs, outputs = net.weights[0].shape[0], net.biases[-1].shape[0]
-    needed = env.spec.action.n if isinstance(env.spec.action, Discrete) else env.spec.action.shape[0]
-    if (inputs, outputs) != (env.spec.obs_size, needed):
+    needed = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
+    if (inputs, outputs) != (spec.obs_size, needed):
         raise SpecError(
-            f"{name} takes {inputs} numbers to {outputs}: in {env.name} a policy takes {env.spec.obs_size} to {needed}"
+            f"{name} takes {inputs} numbers to {outputs}: in {place} a policy takes {spec.obs_size} to {needed}"
         )
-    policy: Policy = Categorical(net)
-    if isinstance(env.spec.action, Continuous):
-        policy = _continuous(net, env.spec.action, env.spec.obs_size, squash, clip)
-    return Actor(policy, env.spec, {"algorithm": f"weights of {name}", "env": public_name(env)})
+    if isinstance(spec.action, Continuous):
+        return _continuous(net, spec.action, spec.obs_size, squash, clip)
+    return Categorical(net)
+
+
+def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
+    """What a policy does without chance as arrays that `policy_from_weights` reads; None where it is no plain network.
+
+    Of a Gaussian that is its mean: its last layer without the half that says how wide it is.
+    """
+    policy: Policy = actor.policy
+    frame: Frame | None = None
+    if isinstance(policy, Framed):
+        frame, policy = policy.frame, policy.policy
+    if not isinstance(policy, NetworkPolicy) or policy.net.reads is not None:
+        return None
+    if frame is not None and (np.any(frame.obs_mean != 0) or np.any(frame.obs_std != 1)):
+        return None
+    weights, biases = [*policy.net.weights], [*policy.net.biases]
+    arrays = {"activation": np.array(policy.net.activation)}
+    if isinstance(actor.spec.action, Continuous):
+        squashed = isinstance(policy, Gaussian) or (isinstance(policy, Deterministic) and policy.squash)
+        if frame is None or not squashed:
+            return None
+        size = actor.spec.action.shape[0]
+        weights[-1], biases[-1] = weights[-1][:, :size], biases[-1][:size]
+        arrays["squash"] = np.array(True)
+        if isinstance(policy, Deterministic) and policy.clip is not None:
+            arrays["clip"] = np.array(policy.clip)
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        arrays[f"w{i}"], arrays[f"b{i}"] = np.asarray(weight), np.asarray(bias)
+    return arrays
 
 
 def holds_weights(path: str | os.PathLike[str]) -> bool:

@@ -7,12 +7,14 @@ from understudy.algorithms.on_q.aggrevate import AggreVaTe
 from understudy.algorithms.on_q.daequil import DAeQuIL
 from understudy.algorithms.on_q.dagger import DAgger
 from understudy.algorithms.reward.adril import AdRIL
+from understudy.algorithms.reward.gail import GAIL
 from understudy.algorithms.reward.sqil import SQIL
 from understudy.errors import unknown
 from understudy.game import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.card.name: algorithm for algorithm in (BC, AdVIL, ValueDICE, AdRIL, SQIL, DAgger, DAeQuIL, AggreVaTe)
+    algorithm.card.name: algorithm
+    for algorithm in (BC, AdVIL, ValueDICE, AdRIL, SQIL, GAIL, DAgger, DAeQuIL, AggreVaTe)
 }
 
 bc = BC
@@ -20,6 +22,7 @@ advil = AdVIL
 valuedice = ValueDICE
 adril = AdRIL
 sqil = SQIL
+gail = GAIL
 dagger = DAgger
 daequil = DAeQuIL
 aggrevate = AggreVaTe

@@ -90,7 +90,7 @@ class AdRIL(RewardMatching):
             return self._by_features(state, data, sides)
         return self._by_points(state, data, sides, key)
 
-    def first(self, kernel: GaussianKernel) -> Moments:
+    def first(self, kernel: GaussianKernel, key: Key[Array, ""]) -> Moments:
         if self.kernel == "indicator":
             return Labels(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
         if self.kernel == "features":

@@ -6,7 +6,8 @@
     4.     payoff ← the largest over the unit ball of a Gaussian kernel's space, of D' against held-out demonstrations
     5. until payoff ≤ δ
 
-What sets the algorithms of this folder apart is line 2 alone: AdRIL averages functional gradients, SQIL never moves.
+What sets the algorithms of this folder apart is line 2 alone: AdRIL averages functional gradients, SQIL never moves,
+GAIL takes gradient steps, in every turn.
 
 Steps are labelled when they are sampled, so that all of D_π is relabelled at once when f moves. An episode that ends in
 a terminal state goes on in an absorbing state, which has a reward like any other and needs no network: it follows
@@ -19,7 +20,7 @@ algorithm's own f would not do: with an indicator kernel on continuous data it i
 """
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -79,6 +80,10 @@ class Moments(eqx.Module):
     def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
         """−f of the absorbing state."""
 
+    def metrics(self) -> dict[str, Float[Array, ""]]:
+        """What a person would plot of it."""
+        return {}
+
 
 class Labels(Moments):
     """Rewards that depend on where a step comes from: the indicator kernel, where no state is seen twice."""
@@ -129,6 +134,9 @@ class RewardState(NamedTuple):
 
 class RewardMatching(Algorithm):
     """Abstract: what algorithms that match reward moments by RL have in common."""
+
+    every_turn: ClassVar[bool] = False
+    """Whether f moves in each turn, and not once a round."""
 
     sac: SAC = SAC()
     """The policy player, for continuous actions."""
@@ -200,8 +208,8 @@ class RewardMatching(Algorithm):
         """Line 2: the moment function of the round that begins."""
 
     @abstractmethod
-    def first(self, kernel: GaussianKernel) -> Moments:
-        """A moment function of the right shapes, for the state before the first round."""
+    def first(self, kernel: GaussianKernel, key: Key[Array, ""]) -> Moments:
+        """The moment function before the first round: its shapes and, where it learns, what it starts from."""
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> RewardState:
         frame = Frame.fit(spec, demonstrations, self.normalize_obs)
@@ -215,7 +223,7 @@ class RewardMatching(Algorithm):
             player,
             frame,
             kernel,
-            self.first(kernel),
+            self.first(kernel, jax.random.fold_in(key, 1)),
             Tally(none, jnp.zeros(FEATURES)),
             jnp.argsort(~usable, stable=True).astype(jnp.int32),
             usable.sum().astype(jnp.int32),
@@ -235,7 +243,7 @@ class RewardMatching(Algorithm):
         def move() -> Moments:
             return self.moves(state._replace(tally=tally), data, sides, f_key)
 
-        moments = jax.lax.cond(opening, move, lambda: state.moments)  # line 2
+        moments = move() if self.every_turn else jax.lax.cond(opening, move, lambda: state.moments)  # line 2
         rest = moments.at_rest(sides, self.balanced) / (1 - player.discount) if self.absorbing else jnp.zeros(())
 
         def paid(steps: Transition) -> Batch:
@@ -260,9 +268,10 @@ class RewardMatching(Algorithm):
             best=best,
             payoff=jnp.where(better, payoff, state.payoff),
         )
-        exploded = metrics["critic_loss"] > self.loss_limit
+        exploded = metrics["critic_loss" if "critic_loss" in metrics else "value_loss"] > self.loss_limit
         small = jnp.asarray(False) if self.delta is None else closing & (payoff <= self.delta)  # line 5
-        return new, Info(metrics | {"payoff": payoff}, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded)
+        told = metrics | moments.metrics() | {"payoff": payoff}
+        return new, Info(told, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded)
 
     def policy(self, state: RewardState) -> Policy:
         return Framed(self._player(state.frame).policy(state.player), state.frame)

@@ -49,7 +49,7 @@ class SQIL(RewardMatching):
     """Half of a minibatch from the demonstrations; else drawn from all steps alike."""
 
     def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> Labels:
-        return self.first(state.kernel)  # line 2: it never does
+        return self.first(state.kernel, key)  # line 2: it never does
 
-    def first(self, kernel: GaussianKernel) -> Labels:
+    def first(self, kernel: GaussianKernel, key: Key[Array, ""]) -> Labels:
         return Labels(expert=jnp.ones(()), earlier=jnp.zeros(()), since=jnp.zeros((), jnp.int32))
