@@ -13,7 +13,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto --dist loadscope
+	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

@@ -54,6 +54,8 @@ SMALL = {
 }
 
 CASES = [(name, kind) for name, cls in us.ALGORITHMS.items() for kind in cls.card.actions]
+# One kind of actions for each algorithm, in turn, where a case takes many seconds to compile.
+ONE_KIND = [(name, cls.card.actions[i % len(cls.card.actions)]) for i, (name, cls) in enumerate(us.ALGORITHMS.items())]
 
 
 @pytest.fixture
@@ -158,7 +160,7 @@ def test_the_same_seed_repeats_exactly_and_different_seeds_differ(name, demonstr
     assert differs(first.policies[0].policy, first.policies[1].policy)
 
 
-@pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
+@pytest.mark.parametrize(("name", "demonstrations"), ONE_KIND, indirect=["demonstrations"])
 def test_one_program_of_counts_and_seeds_agrees_with_separate_calls(name, demonstrations, imitate):
     algorithm = us.ALGORITHMS[name](**SMALL[name])
     together = imitate(algorithm, demonstrations, seeds=[3, 5], episodes=[2, 4])
