@@ -249,6 +249,10 @@ def test_the_speed_of_sac_and_of_the_loop_is_what_was_measured():
         shown = [row[name] for name in ("steps_a_second", "wall_ms", "environment_ms", "acting_ms")]
         shown[0] = f"{float(shown[0]):.1f}"
         assert f"| {row['runs']} | {row['lag']} | {' | '.join(shown)} |" in page
+    rows = list(csv.DictReader((ROOT / "docs/results/reward-alone.csv").open(encoding="utf-8")))
+    rounds, seconds = (int(rows[-1][name]) - int(rows[0][name]) for name in ("round", "seconds"))
+    assert f"took {seconds / rounds:.2f} s\nfrom round {rows[0]['round']} to {rows[-1]['round']}" in page
+    assert f"{391 * seconds / rounds:.0f} s for 391 rounds" in page
 
 
 def test_every_algorithm_has_a_page():
