@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from understudy.envs.bullet import quickened
 from understudy.errors import ExtraError, SpecError, unknown
 from understudy.types import ActionSpace, Continuous, Discrete, Spec
 
@@ -152,7 +153,8 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any
 
     def make(**options: Any) -> gymnasium.Env[Any, Any]:
         try:
-            return gymnasium.make(name, **options)
+            env: gymnasium.Env[Any, Any] = gymnasium.make(name, **options)
+            return quickened(env) if "Bullet" in name else env
         except gymnasium.error.DependencyNotInstalled as error:
             extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
             way_out = f"pip install 'understudy[{extra}]'" if extra else str(error).splitlines()[0]
