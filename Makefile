@@ -4,16 +4,25 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench clean browser
 
 demo: $(VENV)/.installed
 	@$(BIN)/understudy demo
 
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
+
+# The report's tests open it in Chromium. Where there is none and none can be installed, they are skipped and say so.
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+		command -v $$name >/dev/null 2>&1 && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		echo "Installing Chromium for the report's tests"; \
+		DEBIAN_FRONTEND=noninteractive timeout 180 sh -c 'apt-get update -qq; \
+			apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1 || true; fi
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

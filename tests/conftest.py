@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import browser
 import understudy as us
 from understudy.envs.base import Environment, Timestep
 from understudy.policies import Categorical
@@ -70,6 +71,13 @@ def surroundings():
         "continuous": {"env": us.make("Pendulum"), "expert": "scripted"},
         "discrete": {"env": walk, "expert": walk.expert()},
     }
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say at the end that the browser tests were skipped, where they were."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    if any(browser.SKIPPED in reason for reason in reasons):
+        terminalreporter.write_line(f"browser tests skipped: {browser.SKIPPED}")
 
 
 MAPS = Path("/proc/self/maps")

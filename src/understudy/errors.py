@@ -50,13 +50,14 @@ class DivergedError(UnderstudyError, ArithmeticError):
     """Every run of a batch produced NaN or infinity."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UnknownNameError:
-    """The error for an unknown `kind` called `name`, suggesting the nearest of `known`."""
+def unknown(kind: str, name: str, known: Iterable[str], hint: str = "", place: str = "") -> UnknownNameError:
+    """The error for an unknown `kind` called `name`, found in some `place`, suggesting the nearest of `known`."""
     known = sorted(known)
     lowered = {option.lower(): option for option in known}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
     way_out = f"did you mean '{lowered[close[0]]}'?" if close else f"known: {', '.join(known)}."
-    return UnknownNameError(f"unknown {kind} '{name}': {way_out}{' ' + hint if hint else ''}")
+    where = f" in {place}" if place else ""
+    return UnknownNameError(f"unknown {kind} '{name}'{where}: {way_out}{' ' + hint if hint else ''}")
 
 
 def check_positive(**settings: Any) -> None:

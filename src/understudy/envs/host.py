@@ -68,6 +68,18 @@ class HostEnvironment:
         """A single environment, to be stepped by hand; one made by name comes without Gymnasium's checks."""
         return self._make(disable_env_checker=True) if self.registered else self._make()
 
+    def drawn(self) -> gymnasium.Env[Any, Any] | None:
+        """One that renders its frames as arrays; None where the task has no such thing, or not what it needs for it."""
+        with quiet():
+            try:
+                env = self._make(render_mode="rgb_array") if self.registered else self._make()
+            except (TypeError, ExtraError, ImportError, gymnasium.error.Error):
+                return None
+        if env.render_mode == "rgb_array":
+            return env
+        env.close()
+        return None
+
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs to make it: the name, with its entry in Gymnasium's register, or the function."""
         entry = gymnasium.registry.get(self.name.partition(":")[2] or self.name) if self.registered else None

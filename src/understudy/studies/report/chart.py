@@ -1,0 +1,226 @@
+"""Charts as inline SVG: curves with bands, dotted where published, each seed's own trace for those who ask.
+
+The drawing stretches with the page while its strokes do not, and the numbers at its axes are text of the page: the same
+chart reads well on a phone, on a desk and on paper.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from understudy.statistics import Sample, interval
+from understudy.studies.report.lines import number, plus_minus
+
+WIDTH, HEIGHT = 1000.0, 500.0
+COLOURS = 6
+"""How many the page's style has."""
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Series:
+    """What one entry of the legend shows and hides."""
+
+    name: str
+    colour: int
+    samples: dict[float, Sample]
+    traces: Sequence[Sequence[Point]] = ()
+    published: bool = False
+    bars: bool = False
+    """Whether intervals are bars at the points, and not a band around the line."""
+    shift: float = 0.0
+    """How far its points stand beside their x, so that bars do not cover each other."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Series over the same axes. With `categories`, x counts these from 0."""
+
+    title: str
+    x_title: str
+    series: Sequence[Series]
+    expert: float | None = None
+    categories: Sequence[str] = ()
+    x: tuple[float, float] = field(init=False)
+    y: tuple[float, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        xs = [x for one in self.series for x in one.samples]
+        ys = [mean for one in self.series for mean in _reach(one)] + ([] if self.expert is None else [self.expert])
+        left, right = (-0.5, len(self.categories) - 0.5) if self.categories else (min(xs), max(xs))
+        if not self.categories:
+            left = min(left, 0.0) if left < 0.25 * right else left
+            margin = 0.02 * (right - left) or max(abs(right), 1.0) * 0.5
+            left, right = left - margin, right + margin
+        low, high = min(ys), max(ys)
+        beyond = (1.5 if all(one.bars for one in self.series) else 0.5) * (high - low)
+        ends = [end for one in self.series for end in _ends(one)]
+        low, high = max(min([low, *ends]), low - beyond), min(max([high, *ends]), high + beyond)
+        margin = 0.06 * (high - low) or max(abs(high), 1.0) * 0.1
+        object.__setattr__(self, "x", (left, right))
+        object.__setattr__(self, "y", (low - margin, high + margin))
+
+    def html(self, index: int) -> str:
+        """The figure with its legend and toggles; `index` tells it apart on the page."""
+        seeds = any(len(one.traces) > 1 for one in self.series)
+        toggle = '<button type="button" class="toggle" data-seeds aria-pressed="false">each seed</button>'
+        keys = "".join(self._key(number_, one) for number_, one in enumerate(self.series))
+        expert = '<span class="key plain expert"><i></i>the expert</span>' if self.expert is not None else ""
+        ticks_y = ticks(*self.y)
+        labels_y = "".join(f'<span style="bottom:{self._up(y):.2f}%">{_short(y)}</span>' for y in ticks_y)
+        gutter = max(len(_short(y)) for y in ticks_y)
+        labels_x = "".join(f'<span style="left:{left:.2f}%">{escape(text)}</span>' for left, text in self._labels_x())
+        return (
+            f'<figure class="chart" data-chart="{index}"><figcaption>{escape(self.title)}</figcaption>'
+            f'<div class="legend">{keys}{expert}{toggle if seeds else ""}</div>'
+            f'<div class="plot" style="--gutter:{gutter}ch"><div class="y" aria-hidden="true">{labels_y}</div>'
+            f'<div class="area">{self._svg(index, ticks_y)}<div class="cursor" hidden></div></div>'
+            f'<div class="x" aria-hidden="true">{labels_x}</div></div>'
+            f'<p class="axis">{escape(self.x_title)}</p><output class="readout" aria-live="off"></output></figure>'
+        )
+
+    def data(self) -> dict[str, Any]:
+        """What the page's script reads out under the pointer."""
+        return {
+            "x": self.x,
+            "unit": self.x_title,
+            "categories": list(self.categories),
+            "series": [
+                {
+                    "name": one.name,
+                    "points": [[x, plus_minus(sample), sample.size] for x, sample in sorted(one.samples.items())],
+                }
+                for one in self.series
+            ],
+        }
+
+    def _svg(self, index: int, ticks_y: Sequence[float]) -> str:
+        grid = "".join(f'<path class="grid" d="M0 {self._y(y)}H{WIDTH:.0f}"/>' for y in ticks_y)
+        expert = "" if self.expert is None else f'<path class="expert" d="M0 {self._y(self.expert)}H{WIDTH:.0f}"/>'
+        drawn = "".join(self._series(number_, one) for number_, one in enumerate(self.series))
+        return (
+            f'<svg role="img" aria-labelledby="t{index} d{index}" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" '
+            f'preserveAspectRatio="none"><title id="t{index}">{escape(self.title)}</title>'
+            f'<desc id="d{index}">{escape(self._described())}</desc>{grid}{drawn}{expert}</svg>'
+        )
+
+    def _described(self) -> str:
+        parts = [f"Return against {self.x_title}."]
+        for one in self.series:
+            points = sorted(one.samples.items())
+            (first, start), (last, end) = points[0], points[-1]
+            told = f"{one.name}: {number(start.mean)} at {self._name_x(first)}"
+            if len(points) > 1:
+                told += f", {number(end.mean)} at {self._name_x(last)}"
+            parts.append(told + ".")
+        if self.expert is not None:
+            parts.append(f"The expert: {number(self.expert)}.")
+        return " ".join(parts)
+
+    def _series(self, index: int, one: Series) -> str:
+        points = sorted(one.samples.items())
+        at = [(x + one.shift, sample) for x, sample in points]
+        mean = [(x, sample.mean) for x, sample in at]
+        parts = []
+        if one.bars or len(points) == 1:
+            parts += [self._bar(x, sample, one.published) for x, sample in at]
+        else:
+            around = [(x, s.mean - s.standard_error, s.mean + s.standard_error) for x, s in at]
+            wide = [(x, *interval(sample)[1:]) for x, sample in at]
+            parts += [] if one.published else [self._band("wide", wide), self._band("narrow", around)]
+        traces = "".join(
+            f'<path class="line" d="{self._path(trace)}"/>'
+            if len(trace) > 1
+            else f'<path class="dot" d="{self._path(trace)}h0"/>'
+            for trace in ([(x + one.shift, y) for x, y in trace] for trace in one.traces)
+        )
+        if len(mean) > 1:
+            parts.append(f'<path class="mean" d="{self._path(mean)}"/>')
+        dots = "".join(f"{self._path([point])}h0" for point in mean)
+        parts.append(f'<path class="dot" d="{dots}"/><g class="seeds">{traces}</g>')
+        return f'<g class="series {_colour(one)}" data-series="{index}">{"".join(parts)}</g>'
+
+    def _bar(self, x: float, sample: Sample, published: bool) -> str:
+        _, low, high = interval(sample)
+        error = sample.standard_error
+        made = ""
+        if math.isfinite(low) and not published:
+            made += f'<path class="bar" d="{self._path([(x, low), (x, high)])}"/>'
+        if math.isfinite(error):
+            made += f'<path class="bar thick" d="{self._path([(x, sample.mean - error), (x, sample.mean + error)])}"/>'
+        return made
+
+    def _band(self, kind: str, ends: Sequence[tuple[float, float, float]]) -> str:
+        known = [end for end in ends if math.isfinite(end[1])]
+        if len(known) < 2:
+            return ""
+        around = [(x, high) for x, _, high in known] + [(x, low) for x, low, _ in reversed(known)]
+        return f'<path class="band {kind}" d="{self._path(around)}Z"/>'
+
+    def _key(self, index: int, one: Series) -> str:
+        return (
+            f'<button type="button" class="key {_colour(one)}" data-series="{index}" aria-pressed="true"><i></i>'
+            f"{escape(one.name)}</button>"
+        )
+
+    def _labels_x(self) -> list[tuple[float, str]]:
+        left, right = self.x
+        named = list(enumerate(self.categories)) if self.categories else [(x, _short(x)) for x in ticks(left, right)]
+        return [(100 * (x - left) / (right - left), text) for x, text in named]
+
+    def _name_x(self, x: float) -> str:
+        return self.categories[int(x)] if self.categories else f"{x:,.0f}"
+
+    def _path(self, points: Sequence[Point]) -> str:
+        left, right = self.x
+        return "M" + "L".join(f"{WIDTH * (x - left) / (right - left):.1f} {self._y(y)}" for x, y in points)
+
+    def _y(self, y: float) -> str:
+        return f"{HEIGHT * (1 - self._up(y) / 100):.1f}"
+
+    def _up(self, y: float) -> float:
+        """How high above the foot, in percent; what is far outside is cut off by the drawing's edge."""
+        low, high = self.y
+        return min(max(100 * (y - low) / (high - low), -1000.0), 1000.0)
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers within a range: steps of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
+    return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _short(value: float) -> str:
+    """A tick's number: 250k, 1.5M, −1,000, 0.2."""
+    size = abs(value)
+    if size >= 1e6:
+        text = f"{value / 1e6:g}M"
+    elif size >= 1e4:
+        text = f"{value / 1e3:g}k"
+    else:
+        text = f"{value:,.0f}" if size >= 10 or value == int(value) else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def _colour(one: Series) -> str:
+    turn = one.colour // COLOURS
+    return f"c{one.colour % COLOURS}{' published' if one.published else ''}{f' turn{min(turn, 2)}' if turn else ''}"
+
+
+def _reach(one: Series) -> list[float]:
+    """What an axis must show: means with their standard errors, and every seed."""
+    made = [y for trace in one.traces for _, y in trace]
+    for sample in one.samples.values():
+        error = sample.standard_error if math.isfinite(sample.standard_error) else 0.0
+        made += [sample.mean - error, sample.mean + error]
+    return made
+
+
+def _ends(one: Series) -> list[float]:
+    """What an axis shows within reason: the ends of the intervals, which two seeds can throw very far."""
+    drawn = [] if one.published else [interval(sample) for sample in one.samples.values()]
+    return [end for found in drawn for end in found[1:] if math.isfinite(end)]
