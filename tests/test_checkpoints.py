@@ -286,7 +286,8 @@ def test_the_same_command_goes_on_after_ctrl_c(out, understudy, interrupted_at, 
     assert us.load_run("runs/mine").interrupted
     interrupted_at(3)
     assert understudy(*words)[0] == 130
-    assert sorted(path.name for path in runs.iterdir()) == ["mine", "mine.checkpoint.npz", "mine.command.json"]
+    left = ["mine", "mine.checkpoint.npz", "mine.command.json", "mine.logs"]
+    assert sorted(path.name for path in runs.iterdir()) == left
     interrupted_at(None)
     status, _, err = understudy(*words)
     assert (status, err) == (0, "Going on from runs/mine.checkpoint.npz\n")

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import gymnasium
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import understudy as us
+from understudy.data import bundled
 from understudy.errors import DemonstrationError, SettingError, SpecError, UnknownNameError
 
 N = 30
@@ -53,6 +56,76 @@ def test_what_is_saved_comes_back(tmp_path):
     assert (back.spec, back.env, back.ends) == (given.spec, "Somewhere", "time_limit")
     np.testing.assert_allclose(back.returns, [45, 255, 135])
     assert [p.name for p in tmp_path.iterdir()] == ["demos.npz"]
+
+
+def walked(lengths, width=2, seed=0):
+    """Arrays of episodes in which each step begins where the one before it ended, zeros of both signs among them."""
+    rng = np.random.default_rng(seed)
+    paths = [rng.normal(size=(length + 1, width)).astype(np.float32) for length in lengths]
+    for path in paths:
+        path[rng.random(path.shape) < 0.3] *= 0
+    return {
+        "observations": np.concatenate([path[:-1] for path in paths]),
+        "next_observations": np.concatenate([path[1:] for path in paths]),
+        "actions": rng.uniform(-1, 1, (sum(lengths), 1)).astype(np.float32),
+        "lengths": np.array(lengths),
+    }
+
+
+@hypothesis.given(
+    episodes=st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=5),
+    width=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+@hypothesis.settings(max_examples=40, deadline=None)
+def test_next_observations_that_repeat_come_back_to_the_last_bit_from_the_ends_alone(
+    tmp_path_factory, episodes, width, seed
+):
+    path = tmp_path_factory.getbasetemp() / "walked.npz"
+    lengths, terminal = zip(*episodes, strict=True)
+    terminals = np.zeros(sum(lengths), bool)
+    terminals[np.cumsum(lengths) - 1] = terminal
+    saved = us.Demonstrations.from_arrays(**walked(lengths, width, seed), terminals=terminals)
+    saved.save(path)
+    with np.load(path) as file:
+        assert "next_observations" not in file.files
+        assert file["last_observations"].shape == (len(lengths), width)
+    back = us.load(path)
+    for name in ("observations", "actions", "lengths", "next_observations", "terminals"):
+        one, other = getattr(back, name), getattr(saved, name)
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+
+
+@pytest.mark.parametrize("value", [7.0, -0.0], ids=["another number", "another sign of zero"])
+def test_next_observations_that_do_not_repeat_are_kept_whole(value, tmp_path):
+    given = walked([3, 1, 4])
+    given["observations"][1] = 0.0
+    given["next_observations"][0] = value
+    us.Demonstrations.from_arrays(**given).save(tmp_path / "d.npz")
+    with np.load(tmp_path / "d.npz") as file:
+        assert "last_observations" not in file.files
+    assert us.load(tmp_path / "d.npz").next_observations.tobytes() == given["next_observations"].tobytes()
+
+
+def test_a_file_may_have_next_observations_or_last_ones_or_both(tmp_path):
+    given = walked([3, 1, 4])
+    whole = given.pop("next_observations")
+    ends = {"last_observations": whole[[2, 3, 7]].astype(np.float64)}
+    for forms in ({"next_observations": whole}, ends, {"next_observations": whole, **ends}):
+        np.savez(tmp_path / "d.npz", **given, **forms)
+        np.testing.assert_array_equal(us.load(tmp_path / "d.npz").next_observations, whole)
+    first = us.load(tmp_path / "d.npz", episodes=2)
+    np.testing.assert_array_equal(first.next_observations, whole[:4])
+    # Steps inside an episode may lead elsewhere, where next_observations says so; its ends are what both tell.
+    np.savez(tmp_path / "d.npz", **given, **ends, next_observations=spoiled(whole, 0, 7.0))
+    np.testing.assert_array_equal(us.load(tmp_path / "d.npz").next_observations[0], 7.0)
+
+
+def test_bundled_files_say_everything_once():
+    for path in bundled().values():
+        with np.load(path) as file:
+            assert "next_observations" not in file.files
+            assert file["last_observations"].shape == (25, file["observations"].shape[1])
 
 
 def test_a_plain_file_of_the_papers_layout_is_enough(tmp_path):
@@ -142,6 +215,23 @@ BAD = {
     "words": ({"observations": np.array(["a"] * N)}, "plain numbers"),
     "an end inside an episode": ({"terminals": spoiled(np.zeros(N, bool), 4, True)}, "inside an episode.*step 4"),
     "next observations of another shape": ({"next_observations": np.zeros((N, 3))}, "next_observations has shape"),
+    "last observations of another width": (
+        {"last_observations": np.zeros((3, 3))},
+        r"last_observations has shape \(3, 3\): \(3, 2\) is needed, an observation for each episode",
+    ),
+    "last observations of too many episodes": (
+        {"last_observations": np.zeros((4, 2))},
+        r"has shape \(4, 2\): \(3, 2\)",
+    ),
+    "no last observations": ({"last_observations": np.zeros((0, 2))}, r"last_observations has shape \(0, 2\)"),
+    "an end that is nowhere": (
+        {"last_observations": spoiled(np.zeros((3, 2)), (1, 0), np.nan)},
+        "last_observations has 1 values that are NaN or infinite, the first at episode 1, dimension 0",
+    ),
+    "two ends of one episode": (
+        {"next_observations": np.zeros((N, 2)), "last_observations": spoiled(np.zeros((3, 2)), (2, 1), 4.0)},
+        "last_observations and next_observations differ in where episodes end, first in episode 2, dimension 1: 4 and",
+    ),
     "observations of three dimensions": ({"observations": np.zeros((N, 2, 2))}, r"shape \(30, 2, 2\).*flatten"),
     "observations of nothing": ({"observations": np.zeros((N, 0))}, r"shape \(30, 0\)"),
     "two rewards a step": ({"rewards": np.zeros((N, 2))}, "rewards has shape.*one number a step"),

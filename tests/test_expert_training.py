@@ -18,6 +18,7 @@ from understudy.bundled_experts import bundled_experts
 from understudy.checkpoints import CHECKPOINT
 from understudy.envs.host import available
 from understudy.errors import NeedsError, SettingError, UnknownNameError
+from understudy.experiments import published
 from understudy.expert_training import train_expert
 from understudy.experts import as_expert
 from understudy.frames import Frame
@@ -34,7 +35,7 @@ COMMAND = (
 )
 OBS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 PAGE = (Path(__file__).parent.parent / "docs/experts.md").read_text(encoding="utf-8")
-WORTH = {"CartPole-v1": 500, "LunarLander-v3": 270, "Pendulum": -200, "Pendulum-v1": -200}
+WORTH = {"CartPole-v1": 500, "LunarLander-v3": 270, "Pendulum": -200, "Pendulum-v1": -200, **published.EXPERT}
 """What the least of a bundled expert is."""
 
 
@@ -128,17 +129,20 @@ def test_a_mistake_gets_one_line_and_leaves_nothing(words, said, monkeypatch, ca
 
 @pytest.mark.parametrize("name", sorted(bundled_experts()))
 def test_bundled_experts_score_what_their_cards_say(name):
-    if dict(available()).get(name):
-        pytest.skip("its simulator is not installed")
     actor = us.load_expert(name)
     card = actor.about["card"]
     assert (card["env"], actor.about["seed"]) == (name, card["seed"])
     assert "/" not in card["command"]
     assert card["return"]["mean"] >= WORTH[name]
+    if dict(available()).get(name):
+        pytest.skip("its simulator is not installed")
     assert actor.spec == us.make(name).spec
-    played = us.evaluate([actor], name, episodes=card["return"]["episodes"], seed=1).returns
-    # The same episodes as the card's, but maybe another machine, on which a landing may end otherwise.
-    assert played.mean() == pytest.approx(card["return"]["mean"], abs=1.5 * card["return"]["std"] + 1e-3)
+    # The same episodes as the card's, but maybe another machine, on which a landing may end otherwise. Of those that
+    # take a second each only the first is played, which strays further than a mean.
+    slow = "Bullet" in name
+    played = us.evaluate([actor], name, episodes=1 if slow else card["return"]["episodes"], seed=1).returns
+    near = (6 if slow else 1.5) * card["return"]["std"] + 1e-3
+    assert played.mean() == pytest.approx(card["return"]["mean"], abs=near)
 
 
 @pytest.mark.parametrize("name", sorted(bundled_experts()))
@@ -160,13 +164,19 @@ def test_bundled_demonstrations_come_with_an_expert(name):
     assert shown.mean == pytest.approx(scored.mean, abs=near)
 
 
-def test_loading_makes_no_environment():
+def test_loading_makes_no_environment_and_needs_no_simulator():
     code = (
-        "import sys, understudy as us\n"
-        "for name in ('CartPole-v1', 'LunarLander-v3'): us.load_expert(name)(us.load(name).observations[0])\n"
-        "assert not [m for m in sys.modules if m.startswith(('gymnasium.envs.classic_control.', 'Box2D', 'pybullet'))]"
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('pybullet', 'pybullet_envs_gymnasium', 'Box2D')))  # to import one fails\n"
+        "import understudy as us\n"
+        "for name in ('CartPole-v1', 'LunarLander-v3', 'HalfCheetahBulletEnv-v0', 'AntBulletEnv-v0'):\n"
+        "    us.load_expert(name)(us.load(name).observations[0])\n"
+        "assert not [m for m in sys.modules if m.startswith('gymnasium.envs.classic_control.')]\n"
+        "try: us.make('HalfCheetahBulletEnv-v0')\n"
+        "except us.errors.ExtraError: print('to play, it needs one')\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code], timeout=120, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "to play, it needs one\n"), done.stderr
 
 
 def test_who_is_asked_can_be_bundled_and_is_where_nobody_else_is_named():

@@ -143,14 +143,11 @@ def test_interrupted_training_leaves_its_place_and_no_run(reproduce, monkeypatch
     assert "nothing was written" not in err
 
 
-def test_without_demonstrations_it_says_what_to_pass(understudy, tmp_path):
-    """In the words of the option that takes them."""
-    status, out, err = understudy("reproduce", "off-q", "--task", "ant")
-    assert (status, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-    assert "--demos" in err
+def test_the_bundled_demonstrations_of_its_tasks_are_enough_for_it():
+    for env in off_q.TASKS.values():
+        demonstrations = us.load(env)
+        assert demonstrations.episodes >= max(published.TRAJECTORIES)
+        assert demonstrations.expert_return.mean >= published.EXPERT[env]
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_kill_9_while_a_checkpoint_is_written_and_resume_from_another_directory(
     project.mkdir()
     assert killed(KILLED, [*SWING, "--out", "runs/mine"], project)
     left = sorted(path.name for path in (project / "runs").iterdir() if not path.name.startswith("."))
-    assert left == ["mine.checkpoint.npz", "mine.command.json"]
+    assert left == ["mine.checkpoint.npz", "mine.command.json", "mine.logs"]
     assert str(project) not in (project / "runs/mine.command.json").read_text()
     status, out, err = understudy("train", "--resume", str(project / "runs/mine"))
     assert status == 0
@@ -134,7 +134,7 @@ def test_a_finished_run_is_said_to_be_and_what_was_left_beside_it_goes(understud
     with monkeypatch.context() as patch:
         patch.setattr(resuming, "forget", lambda out: Path(f"{out}.checkpoint.npz").touch())
         assert understudy(*CLONE, "--out", "r")[0] == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r", "r.checkpoint.npz", "r.command.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r", "r.checkpoint.npz", "r.command.json", "r.logs"]
     said = "r holds a finished run: there is nothing to resume.\n"
     assert understudy("train", "--resume", "r") == (0, said, "")
     assert [path.name for path in tmp_path.iterdir()] == ["r"]

@@ -168,7 +168,7 @@ def test_a_full_disk_leaves_finished_cells_and_nothing_half_written(
 
 def test_a_directory_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.begin("small", "A small one", "[[task]]")
+    store.begin({"name": "small", "title": "A small one"})
     store.write(record())
     about = json.loads((tmp_path / "study.json").read_text())
     assert about == {"format": 1, "name": "small", "title": "A small one", "text": "[[task]]"}
@@ -188,14 +188,14 @@ def test_a_directory_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_changed_study_goes_on_in_its_directory_and_others_are_left_alone(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
-    store.begin("small", "one", "a")
+    store.begin({"name": "small", "title": "one"})
     store.write(record())
-    store.begin("small", "two", "b")
+    store.begin({"name": "small", "title": "two"})
     assert store.about() == {"format": 1, "name": "small", "title": "two", "text": "b"}
     assert store.has(record()["key"])
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(RunError, match="is not empty, and no study"):
-        Store(tmp_path).begin("small", "one", "a")
+        Store(tmp_path).begin({"name": "small", "title": "one"})
     with pytest.raises(RunError, match="is a file"):
         Store(tmp_path / "thesis.txt")
 
@@ -208,7 +208,7 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
         path.write_text("{")
     os.utime(old, (0, time.time() - 2 * cells.LEFT_OVER))
     assert len(store.all()) == 1
-    store.begin("small", "one", "a")
+    store.begin({"name": "small", "title": "one"})
     assert (old.exists(), new.exists()) == (False, True)
 
 

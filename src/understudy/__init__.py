@@ -20,6 +20,7 @@ from understudy.evaluation import Evaluation, evaluate
 from understudy.experts import Expert
 from understudy.front_door import imitate
 from understudy.game import Algorithm, Card
+from understudy.logs import Logs
 from understudy.results import Result, load_run
 from understudy.rollouts import rollout
 from understudy.types import Continuous, Discrete, Spec
@@ -41,6 +42,7 @@ __all__ = [
     "Finite",
     "Forest",
     "HostEnvironment",
+    "Logs",
     "Pendulum",
     "Result",
     "Spec",

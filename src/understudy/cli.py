@@ -20,6 +20,7 @@ from understudy import (
     reproduce_reward,
     reproduce_survival,
     resuming,
+    study_commands,
     theory,
 )
 from understudy.algorithms import ALGORITHMS, find
@@ -45,6 +46,9 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
         "absorbing states, and none, on CartPole with an expert that soon drops the pole",
         reproduce_survival.reproduce_survival,
     ),
+    "study run": ("these algorithms, tasks, data sizes and seeds: what is missing of them", study_commands.run_command),
+    "study status": ("how far a study is", study_commands.status_command),
+    "study report": ("a page, figures and tables of a study", study_commands.report_command),
     "theory": ("the paper's bounds and equilibria, computed on finite MDPs", theory.theory_command),
     "demo": ("learn from bundled demonstrations and draw a picture", commands.demo_command),
 }

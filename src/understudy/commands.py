@@ -27,6 +27,7 @@ from understudy.evaluation import Evaluation
 from understudy.experts import as_expert
 from understudy.front_door import HOLDOUT, imitate
 from understudy.game import Algorithm
+from understudy.logs import LOGS, Kind, Logs, check_kinds, log_evaluation
 from understudy.networks import Activation
 from understudy.results import load_run, result_rows, write_csv
 from understudy.statistics import Sample, interval
@@ -37,6 +38,7 @@ from understudy.weights import holds_weights, policy_from_weights
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
+Kinds = tyro.conf.UseAppendAction[tuple[Kind, ...]]
 
 
 def algorithms() -> None:
@@ -97,6 +99,8 @@ class Train:
     """Fraction of steps kept aside to select among the policies."""
     workers: int | None = None
     """Processes that step a Gymnasium environment, for those that learn while they play. Default: as many as pay."""
+    log: Kinds = ()
+    """Log each round to tensorboard or wandb, too; can be given for both. metrics.csv in OUT.logs grows anyway."""
     out: Path_ = None
     """The run's directory. Default: runs/ALGORITHM."""
 
@@ -113,6 +117,7 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
     goes_on = Path(checkpoint).exists()
     if not (goes_on and resuming.interrupted(out)):
         check_free(out)
+    logs = Logs(f"{out}{LOGS}", options.log)
     if goes_on:
         on_the_host = algorithm.stepping is not None and options.env not in JAX_ENVIRONMENTS
         anew = f"; episodes of {options.env} begin anew" if on_the_host else ""
@@ -144,6 +149,7 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
             checkpoint=checkpoint,
             policy_obs=options.policy_obs or None,
             workers=options.workers,
+            logs=logs,
         )
     result.save(out, replace=goes_on)
     if not result.interrupted:
@@ -182,7 +188,13 @@ def _way_on(out: str) -> str:
 
 
 def evaluate(
-    run: Positional[str], env: Name = None, episodes: int = 10, seed: int = 0, workers: int = 0, out: Path_ = None
+    run: Positional[str],
+    env: Name = None,
+    episodes: int = 10,
+    seed: int = 0,
+    workers: int = 0,
+    log: Kinds = (),
+    out: Path_ = None,
 ) -> None:
     """Play a run's policies and print their returns and the gap to the expert.
 
@@ -192,8 +204,10 @@ def evaluate(
         episodes: Episodes for each policy.
         seed: Where the episodes' starting states come from.
         workers: Processes for a Gymnasium environment. Default: one for each core.
+        log: Add the returns to the run's tensorboard or wandb, where it was trained with the same.
         out: Write a line for each policy to this CSV file.
     """
+    check_kinds(log)
     if out is not None:
         check_place(out)
     result = load_run(run)
@@ -204,6 +218,7 @@ def evaluate(
     display.show(*_scores(evaluation), title)
     if evaluation.expert is None:
         print("\nThe demonstrations do not record the expert's return, so there is no gap to show.")
+    log_evaluation(run, log, result, evaluation)
     if out is not None:
         write_csv(Path(out), *result_rows(result, evaluation))
         print(f"\nThe return of each policy is in {out}")

@@ -4,6 +4,7 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, SupportsIndex, cast
 
@@ -20,6 +21,7 @@ from understudy.envs.values import Values
 from understudy.errors import DemonstrationError, NeedsError, SettingError, check_whole
 from understudy.experts import as_expert
 from understudy.game import Algorithm
+from understudy.logs import Logs
 from understudy.results import Result, Run, hyperparameters, provenance
 from understudy.rollouts import check_seed
 from understudy.selection import held_out, held_out_payoff
@@ -44,6 +46,7 @@ def imitate(
     visit: run.Visit | None = None,
     policy_obs: Sequence[int] | None = None,
     workers: int | None = None,
+    logs: Logs | str | os.PathLike[str] | None = None,
 ) -> Result:
     """Learn policies from demonstrations.
 
@@ -56,9 +59,11 @@ def imitate(
     the learners' states after each round (`run.Visit`). `policy_obs` names the numbers of the observation that the
     policy sees, by index, where it must do without the others; critics still see all of it. `workers` is how many
     processes step a Gymnasium environment for an algorithm that learns while it plays (0: this one; default: as many as
-    pay); the policies are the same however many there are.
+    pay); the policies are the same however many there are. `logs` names a directory where each round is written down as
+    it ends, as CSV and, if asked for, for TensorBoard and Weights & Biases: `Logs("runs/advil.logs", ["tensorboard"])`.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
+    logs = Logs(logs) if isinstance(logs, str | os.PathLike) else logs
     spec = replace(demonstrations.spec, policy_obs=cast(Any, policy_obs))  # Spec checks it
     seed_list, count_list = as_seeds(seeds), _counts(episodes, demonstrations)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
@@ -74,20 +79,8 @@ def imitate(
         identity = {"settings": named, "demonstrations": data, "seeds": seed_list, "policy_obs": spec.policy_obs}
         kept = Checkpoint(checkpoint, identity)
     collector = collector_for(algorithm, env, expert, [seed for _, seed in pairs], workers)
-    trained = run.train(algorithm, spec, training, keys, collector, progress, kept, visit, held)
-
-    states, name = jax.device_get(trained.states), algorithm.card.name
-    criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
-    runs, actors = [], []
-    for index, (count, seed) in enumerate(pairs):
-        state = jax.tree.map(lambda x, i=index: x[i], states)
-        policy, own = algorithm.selected(state), algorithm.payoff_of(state)
-        actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
-        payoff = held_out_payoff(actor, criteria[count]) if own is None else own
-        status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
-        runs.append(Run(seed, count, status, payoff))
-        actors.append(actor)
-    config = {
+    name = algorithm.card.name
+    asked = {
         "algorithm": {
             "name": name,
             "preset": algorithm.preset_name,
@@ -99,9 +92,24 @@ def imitate(
         "holdout": float(holdout),
         "policy_obs": None if spec.policy_obs is None else list(spec.policy_obs),
         "demonstrations": summary(demonstrations),
-        "seconds": round(trained.seconds, 3),
-        **provenance(),
     }
+    with ExitStack() as stack:
+        log = None if logs is None else stack.enter_context(logs.opened(pairs, asked | provenance()))
+        trained = run.train(algorithm, spec, training, keys, collector, progress, kept, visit, held, log)
+        states = jax.device_get(trained.states)
+        criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
+        runs, actors = [], []
+        for index, (count, seed) in enumerate(pairs):
+            state = jax.tree.map(lambda x, i=index: x[i], states)
+            policy, own = algorithm.selected(state), algorithm.payoff_of(state)
+            actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
+            payoff = held_out_payoff(actor, criteria[count]) if own is None else own
+            status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
+            runs.append(Run(seed, count, status, payoff))
+            actors.append(actor)
+        if log is not None:
+            log.end(runs)
+    config = {**asked, "seconds": round(trained.seconds, 3), **provenance()}
     return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from understudy import display
 from understudy.commands import Path_
-from understudy.data import bundled, load
-from understudy.errors import NeedsError, SettingError
+from understudy.data import load
+from understudy.errors import SettingError
 from understudy.experiments import off_q, published
 from understudy.results import write_csv
 from understudy.statistics import Sample
@@ -45,8 +45,6 @@ def reproduce_off_q(
     check_place(path)
     for name in learners:
         off_q.learner(name)
-    if demos is None and env not in bundled():
-        raise NeedsError(f"no demonstrations of {env} are bundled: pass --demos, an npz file of them")
     demonstrations = load(demos or env)
     header, rows = off_q.run(
         demonstrations,

@@ -1,99 +1,172 @@
-"""`understudy reproduce reward`: AdRIL and SQIL by environment steps, with the paper's curves beside ours."""
+"""`understudy reproduce reward|balanced|f-frequency`: learning curves, with the paper's beside ours."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from understudy import display
 from understudy.commands import Path_
-from understudy.data import bundled, load
-from understudy.errors import NeedsError, SettingError, check_whole
-from understudy.experiments import published, reward
+from understudy.errors import NeedsError
+from understudy.experiments import figure_studies, published, reward
 from understudy.reproduce import with_error
-from understudy.results import write_csv
-from understudy.statistics import Sample
 from understudy.storage import check_place
+from understudy.studies import Entry
 
-LEARNERS = ("adril:paper@20", "sqil:paper@5")
 SHOWN = (25_000, 50_000, 75_000, 100_000, 200_000, 300_000, 400_000, 500_000)
+Task = Literal["halfcheetah", "ant"]
 
 
 def reproduce_reward(
-    task: Literal["halfcheetah", "ant"],
+    task: Task,
     demos: Path_ = None,
-    learners: tuple[str, ...] = LEARNERS,
-    steps: int = 500_000,
-    every: int = published.REWARD_EVERY,
-    seeds: int = published.SEEDS,
-    episodes: int = 10,
+    learners: tuple[str, ...] | None = None,
+    steps: int | None = None,
+    every: int | None = None,
+    seeds: int | None = None,
+    episodes: int | None = None,
     lag: int = 0,
     workers: int = 0,
     work: Path_ = None,
     out: Path_ = None,
 ) -> None:
-    """Return against environment steps for what matches reward moments, with the paper's curves beside ours.
+    """AdRIL, SQIL and GAIL by environment steps, with the paper's curves beside ours.
 
     Args:
         task: The paper's task.
         demos: An npz file of demonstrations. Default: the bundled ones.
-        learners: Algorithms, each with a preset if it is not the default and a number of trajectories: adril:paper@20.
-            None: draw what the file has. Rows of learners that are not named stay in it.
-        steps: Environment steps of each run.
-        every: Steps from one evaluation to the next.
-        seeds: Seeds of each learner.
-        episodes: Episodes that a policy plays in an evaluation.
+        learners: Others than the figure's: each an algorithm, with a preset, trajectories and settings that differ, as
+            in adril:paper@20,round_steps=2500. None: draw what the file has. Lines of learners that are not named stay.
+        steps: Environment steps of each run. Default: 500,000.
+        every: Steps from one evaluation to the next. Default: 25,000.
+        seeds: Seeds of each learner. Default: 5.
+        episodes: Episodes that a policy plays in an evaluation. Default: 10.
         lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
         workers: Processes for stepping and playing. Default: one for each core.
-        work: Where runs are kept as they finish; the same command goes on from there. Default: runs/reward-TASK.
+        work: Where cells are kept as they finish; the same command goes on from there. Default: runs/reward-TASK.
         out: The CSV file of returns; the figure goes beside it. Default: docs/results/reward-TASK.csv.
     """
-    check_whole(1, steps=steps, every=every, seeds=seeds, episodes=episodes)
+    figure, env = f"reward-{task}", reward.TASKS[task]
+    entries = None if learners is None else [figure_studies.entry(name) for name in learners]
+    _reproduce(figure, env, entries, demos, workers, work, out, seeds, steps, every, episodes, lag)
+
+
+def reproduce_balanced(
+    demos: Path_ = None,
+    steps: int | None = None,
+    every: int | None = None,
+    seeds: int | None = None,
+    episodes: int | None = None,
+    lag: int = 0,
+    workers: int = 0,
+    work: Path_ = None,
+    out: Path_ = None,
+) -> None:
+    """Standard against balanced sampling of AdRIL on Ant.
+
+    Args:
+        demos: An npz file of demonstrations. Default: the bundled ones.
+        steps: Environment steps of each run. Default: 500,000.
+        every: Steps from one evaluation to the next. Default: 25,000.
+        seeds: Seeds of each. Default: 5.
+        episodes: Episodes that a policy plays in an evaluation. Default: 10.
+        lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
+        workers: Processes for stepping and playing. Default: one for each core.
+        work: Where cells are kept; shared with the figure of reward moments. Default: runs/reward-ant.
+        out: The CSV file of returns; the figure goes beside it. Default: docs/results/balanced.csv.
+    """
+    env = reward.TASKS["ant"]
+    _reproduce(
+        "balanced", env, None, demos, workers, work or "runs/reward-ant", out, seeds, steps, every, episodes, lag
+    )
+
+
+def reproduce_f_frequency(
+    task: Task = "halfcheetah",
+    demos: Path_ = None,
+    steps: int | None = None,
+    every: int | None = None,
+    seeds: int | None = None,
+    episodes: int | None = None,
+    lag: int = 0,
+    workers: int = 0,
+    work: Path_ = None,
+    out: Path_ = None,
+) -> None:
+    """AdRIL with a moment function that moves every 1,250 to 50,000 environment steps.
+
+    Args:
+        task: The paper's task.
+        demos: An npz file of demonstrations. Default: the bundled ones.
+        steps: Environment steps of each run. Default: 500,000.
+        every: Steps from one evaluation to the next. Default: 50,000.
+        seeds: Seeds of each. Default: 5.
+        episodes: Episodes that a policy plays in an evaluation. Default: 10.
+        lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
+        workers: Processes for stepping and playing. Default: one for each core.
+        work: Where cells are kept as they finish. Default: runs/f-frequency.
+        out: The CSV file of returns; the figure goes beside it. Default: docs/results/f-frequency.csv.
+    """
     env = reward.TASKS[task]
-    path = Path(out or f"docs/results/reward-{task}.csv")
-    if path.suffix != ".csv":
-        raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
+    _reproduce("f-frequency", env, None, demos, workers, work, out, seeds, steps, every, episodes, lag)
+
+
+def _reproduce(
+    figure: str,
+    env: str,
+    entries: Sequence[Entry] | None,
+    demos: str | None,
+    workers: int,
+    work: str | None,
+    out: str | None,
+    seeds: int | None,
+    steps: int | None,
+    every: int | None,
+    episodes: int | None,
+    lag: int,
+) -> None:
+    path = Path(out or f"docs/results/{figure}.csv")
     check_place(path)
-    chosen = [reward.Learner.named(name, steps, lag) for name in learners]
-    if chosen and demos is None and env not in bundled():
-        raise NeedsError(f"no demonstrations of {env} are bundled: pass --demos, an npz file of them")
-    rows = reward.others(path, chosen)
-    for who in chosen:
-        rows += reward.run(
-            who,
-            load(demos or env),
-            env,
-            seeds,
-            every,
-            episodes,
-            work or f"runs/reward-{task}",
-            workers or os.cpu_count() or 1,
-            display.progress_bar,
+    if entries is not None and not entries:
+        lines = figure_studies.lines(path)
+    else:
+        cpus = workers or os.cpu_count() or 1
+        study = figure_studies.adapted(
+            figure_studies.paper(figure),
+            *(env, demos, seeds, cpus, entries or ()),
+            steps=steps,
+            every=every,
+            episodes=episodes,
+            lag=lag,
         )
-        # Now, and not at the end: what follows may fail or be interrupted.
-        write_csv(path, [*reward.COLUMNS, *reward.MORE], rows)
-    if not rows:
+        lines = figure_studies.measured(study, work or f"runs/{figure}", path, display.progress_bar)
+    if not lines:
         raise NeedsError(f"'{path}' has no returns to draw: name learners")
-    found, expert = reward.read(rows), published.EXPERT[env]
-    reward.draw(env, found, expert, path.with_suffix(".png"))
-    _tell(env, found, reward.read(rows, reward.HANDED), expert)
-    print(f"\nThe returns: {path}. The figure: {path.with_suffix('.png')}")
+    found = reward.read(lines)
+    pictures = reward.draw(env, found, path.with_suffix(".png"))
+    _tell(env, found, lines)
+    print(f"\nThe returns: {path}. The figure: {', '.join(map(str, pictures))}")
 
 
-def _tell(env: str, found: list[reward.Curve], handed: list[reward.Curve], expert: float) -> None:
+def _tell(env: str, found: list[reward.Curve], lines: list[dict[str, str]]) -> None:
     """The table by steps, ours and published, and how each ends."""
     columns = [x for x in SHOWN if any(x in curve.returns for curve in found)]
-    lines: list[list[object]] = []
+    rows: list[list[object]] = []
     for curve in found:
+        shown = "bundled" if curve.bundled else ""
+        rows.append([curve.name, shown or "ours", *(with_error(curve.samples.get(x)) for x in columns)])
         theirs = published.reward(env, curve.published)
-        lines.append([curve.name, "ours", *(with_error(curve.samples.get(x)) for x in columns)])
-        lines.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
-    title = f"{env} (the expert: {expert:.0f}): return, mean ± standard error over seeds, by environment steps"
-    display.show(("learner", "", *(f">{x // 1000}k" for x in columns)), lines, title)
+        if theirs and not curve.bundled:
+            rows.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
+    experts = sorted({round(curve.expert) for curve in found if curve.expert is not None})
+    known = f" (the expert: {' or '.join(map(str, experts))})" if experts else ""
+    title = f"{env}{known}: return, mean ± standard error over seeds, by environment steps"
+    display.show(("learner", "", *(f">{x // 1000}k" for x in columns)), rows, title)
     print()
-    for curve, best in zip(found, handed, strict=True):
-        last = curve.samples[max(curve.samples)]
-        chosen = Sample.of(next(iter(best.returns.values())))
+    for curve, handed in zip(found, reward.handed_over(lines), strict=True):
         print(
-            f"{curve.name}: last evaluation {with_error(last)}, mean of the last five {with_error(curve.last_five)}, "
-            f"lowest of a seed in the last ten {curve.lowest:.0f}; chosen by its payoff {with_error(chosen)}."
+            f"{curve.name}{' (bundled demonstrations)' if curve.bundled else ''}: last evaluation "
+            f"{with_error(curve.last)}, mean of the last five {with_error(curve.last_five)}, lowest of a seed in the "
+            f"last ten {curve.lowest:.0f}; chosen by its payoff {with_error(handed)}. "
+            f"{len(next(iter(curve.returns.values())))} seeds, {curve.seconds:.0f} s on {curve.device}."
         )

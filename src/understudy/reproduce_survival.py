@@ -1,16 +1,18 @@
 """`understudy reproduce survival`: what absorbing states do, on CartPole with an expert that soon drops the pole."""
 
-import shutil
 from pathlib import Path
-from typing import Any
 
 from understudy import display
 from understudy.commands import Path_
-from understudy.errors import SettingError, check_whole
-from understudy.experiments import reward, survival
+from understudy.errors import RunError, check_whole
+from understudy.experiments import figure_studies, reward, survival
 from understudy.results import write_csv
 from understudy.statistics import Sample
 from understudy.storage import check_place
+from understudy.studies import Store
+from understudy.studies.report import table
+from understudy.studies.running import run
+from understudy.study_commands import records, told
 
 
 def reproduce_survival(
@@ -28,45 +30,35 @@ def reproduce_survival(
         steps: Environment steps of each run.
         seeds: Seeds of each learner.
         episodes: Episodes that a policy plays in an evaluation.
-        work: Where runs are kept until all have finished; the same command goes on from there. Default: runs/survival.
+        work: Where cells are kept as they finish; the same command goes on from there. Default: runs/survival.
         out: The CSV file of lengths; the figure goes beside it. Default: docs/results/survival.csv.
     """
     check_whole(1, trajectories=trajectories, steps=steps, seeds=seeds, episodes=episodes)
     path = Path(out or "docs/results/survival.csv")
-    if path.suffix != ".csv":
-        raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
     check_place(path)
-    place = Path(work or "runs/survival") / f"{trajectories}-{steps}-{seeds}-{episodes}"
-    shown = survival.demonstrations(trajectories)
-    rows: list[list[Any]] = [[str(cell) for cell in survival.expert_row(1000)]]
-    for who in survival.learners(steps, trajectories):
-        rows += reward.run(
-            who,
-            shown,
-            survival.ENV,
-            seeds,
-            survival.ROUND_STEPS,
-            episodes,
-            place,
-            0,  # CartPole steps faster than a message travels
-            display.progress_bar,
-        )
-        # Now, and not at the end: what follows may be interrupted.
-        write_csv(path, [*reward.COLUMNS, *reward.MORE], rows)
-    survival.draw(rows, path.with_suffix(".png"))
-    shutil.rmtree(place, ignore_errors=True)  # else other settings of the learners would find it, and not be tried
-    _tell(rows)
+    figure_studies.lines(path)  # a file of something else is refused before anything is trained
+    place = Path(work or "runs/survival")
+    demos = place.parent / f"{place.name}-{trajectories}-demos.npz"
+    survival.demonstrations(trajectories).save(str(demos))
+    study = survival.study(demos, steps, seeds, episodes)
+    told(study, place, done := run(study, place, jobs=1))
+    if done.failed:
+        raise RunError(f"not all learners could be trained: {', '.join(done.failed)}")
+    cells = records(study.groups(), Store(place))
+    lines = [dict(zip(table.COLUMNS, map(str, row), strict=True)) for row in table.rows(cells)]
+    lines = [survival.expert_line(1000), *lines]
+    write_csv(path, table.COLUMNS, (list(line.values()) for line in lines))
+    survival.draw(lines, path.with_suffix(".png"))
+    _tell(lines)
     print(f"\nThe lengths: {path}. The figure: {path.with_suffix('.png')}")
 
 
-def _tell(rows: list[list[Any]]) -> None:
+def _tell(found: list[dict[str, str]]) -> None:
     """A line for each learner: how long it lives at the end of training, and at its longest."""
-    expert, curves = survival.lengths(rows)
-    handed = reward.read(rows, reward.HANDED)
+    expert, curves = survival.lengths(found)
     lines: list[list[object]] = []
-    for curve, best in zip(curves, handed, strict=True):
+    for curve, chosen in zip(curves, reward.handed_over(found), strict=True):
         longest = max(means.max() for means in curve.returns.values())
-        chosen = Sample.of(next(iter(best.returns.values())))
         who, absorbing = survival.named(curve)
         after = "an absorbing state" if absorbing else "nothing"
         lines.append([who, after, with_error(curve.last_five), f"{longest:.1f}", with_error(chosen)])

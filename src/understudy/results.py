@@ -4,6 +4,7 @@
     RUN/metrics.csv     a line for each run and round
     RUN/runs.csv        a line for each run: seed, episodes, held-out payoff, how it ended, whether it was selected
     RUN/policies/*.npz  plain arrays and JSON
+    RUN/tensorboard/, RUN/wandb/    what was logged while it trained, where that was asked for (`logs`)
 
 A run directory is complete or absent.
 """

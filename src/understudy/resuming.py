@@ -1,6 +1,7 @@
 """`understudy train --resume DIR`: going on with a run that was killed, from the command that is kept beside it.
 
     DIR.checkpoint.npz      the training loop's place, from the first checkpoint until the run is saved (`checkpoints`)
+    DIR.logs/               each round's numbers, until the run is saved (`logs`)
     DIR.command.json        the words of the command, from the start until the run is saved, and where they were given
 
 The words mean what they meant: they are read in the directory in which they were given, whose files they name. It is
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from understudy.checkpoints import CHECKPOINT, COMMAND, Checkpoint
 from understudy.errors import RunError, SettingError
+from understudy.logs import discard, settle
 from understudy.results import load_run
 from understudy.storage import whole_file, write_json
 
@@ -55,6 +57,8 @@ def remembered(out: str, words: Sequence[str]) -> Iterator[None]:
                 beside.write_bytes(before)
         elif not goes_on or isinstance(error, RunError):
             file.unlink(missing_ok=True)
+            if not goes_on:
+                discard(out)
             for folder in made:
                 with suppress(OSError):  # something else is there by now
                     folder.rmdir()
@@ -62,11 +66,15 @@ def remembered(out: str, words: Sequence[str]) -> Iterator[None]:
 
 
 def forget(out: str) -> None:
-    """Remove what was kept to go on with, once the run itself is kept, and checkpoints that were never whole."""
+    """Remove what was kept to go on with, once the run itself is kept, and checkpoints that were never whole.
+
+    What was logged moves into the run.
+    """
     place = Path(f"{out}{CHECKPOINT}")
     Checkpoint.discard(place)
     for torn in place.parent.glob(f".{glob.escape(place.name)}.*{place.suffix}"):  # as `whole_file` names them
         torn.unlink(missing_ok=True)
+    settle(out)
     Path(f"{out}{COMMAND}").unlink(missing_ok=True)
 
 

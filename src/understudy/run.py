@@ -54,6 +54,16 @@ Visit = Callable[[int, Callable[[], State]], None]
 """Called after each round with its number, from 1, and a function that returns the states of all runs then."""
 
 
+class Log(Protocol):
+    """Told the numbers of every run, (runs, rounds) each, and the number of the first of these rounds.
+
+    Before training: of the rounds that a checkpoint holds, none if there are none. Then of each round, once it is done.
+    They are those of `Training.metrics`.
+    """
+
+    def __call__(self, first: int, metrics: dict[str, np.ndarray]) -> None: ...
+
+
 def train(
     algorithm: Algorithm,
     spec: Spec,
@@ -64,6 +74,7 @@ def train(
     checkpoint: Checkpoint | None = None,
     visit: Visit | None = None,
     held_out: Dataset | None = None,
+    log: Log | None = None,
 ) -> Training:
     """Train one run for each key, all at once, on demonstrations and what a collector adds to them.
 
@@ -71,7 +82,7 @@ def train(
     parameters stop being finite, keeps the state of its last good round while the others go on. Ctrl-C ends all runs at
     the end of the round and keeps what they have. With a checkpoint, training goes on from where it was. `visit` may
     look at the states after each round, for learning curves. `held_out` has demonstrated steps for payoffs, not for
-    training.
+    training. `log` is told what each round came to, run by run.
     """
     began, algorithm = time.perf_counter(), traced(algorithm)
     unseen = None if algorithm.stepping is None else held_out
@@ -86,6 +97,8 @@ def train(
         asked = np.sum([outcome.queries for outcome in history], axis=0)
         for lane in lanes:
             lane.restore(place, asked)
+    if log is not None:
+        log(1, _metrics(history))
 
     def together(parts: Any) -> np.ndarray:
         """The lanes' shares side by side, without the runs that only fill the last."""
@@ -98,6 +111,8 @@ def train(
         ]
         pending.clear()
         history.append(merged(turns))
+        if log is not None:
+            log(len(history), _metrics(history[-1:]))
         if progress is not None:
             going = history[-1].active & history[-1].finite
             means = {name: _mean(values[going]) for name, values in history[-1].metrics.items()}
@@ -206,6 +221,16 @@ def _unpacked(columns: dict[str, np.ndarray]) -> list[Outcome]:
     return [jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(len(stacked.active))]
 
 
+def _metrics(history: list[Outcome]) -> dict[str, np.ndarray]:
+    """name → (runs, rounds); NaN where a run is not going."""
+    return {
+        name: np.stack(
+            [np.where(outcome.active & outcome.finite, outcome.metrics[name], np.nan) for outcome in history], axis=1
+        )
+        for name in (history[0].metrics if history else ())
+    }
+
+
 def _going(outcome: Outcome) -> np.ndarray:
     return np.asarray(outcome.active & outcome.finite & (outcome.stop == 0))
 
@@ -230,12 +255,6 @@ def _summary(
     interrupted: bool,
     limit: int | None = None,
 ) -> Training:
-    metrics = {
-        name: np.stack(
-            [np.where(outcome.active & outcome.finite, outcome.metrics[name], np.nan) for outcome in history], axis=1
-        )
-        for name in history[0].metrics
-    }
     statuses = []
     for run in range(len(history[0].active)):
         status = f"interrupted after round {len(history)} of {algorithm.rounds}" if interrupted else "finished"
@@ -261,7 +280,7 @@ def _summary(
         statuses.append(status)
     if all(status.startswith("diverged in round 1:") for status in statuses):
         raise DivergedError(f"every run {statuses[0].split(',')[0]}: lower the learning rate, or look at the data")
-    return Training(states, metrics, statuses, seconds, interrupted)
+    return Training(states, _metrics(history), statuses, seconds, interrupted)
 
 
 @contextmanager

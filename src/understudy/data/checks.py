@@ -1,5 +1,6 @@
 """Checks of demonstrations as they come in. Each names the data, the place and the value, and the way out."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,18 +55,30 @@ class Checker:
         array = self._steps(name, self.numbers(name, value), lengths)
         if array.ndim > 2 or array.size == 0:
             raise self.error(f"{name} has shape {array.shape}: (steps, numbers) is needed; flatten the rest")
-        with np.errstate(over="ignore"):
-            array = array.astype(np.float32).reshape(len(array), -1)
+        array = _float32(array)
         if like is not None and array.shape != like.shape:
             raise self.error(f"{name} has shape {array.shape}, observations {like.shape}: they must agree")
-        bad = ~np.isfinite(array)
+        return self._finite(name, array, lambda step: _where(step, lengths), "those steps")
+
+    def row_an_episode(self, name: str, value: Any, lengths: np.ndarray, like: np.ndarray) -> np.ndarray:
+        """A finite float32 row for each episode, of the width of `like`."""
+        array = self.numbers(name, value)
+        needed = (len(lengths), like.shape[1])
+        if array.ndim > 2 or len(array) != needed[0] or array.size != needed[0] * needed[1]:
+            raise self.error(f"{name} has shape {array.shape}: {needed} is needed, an observation for each episode")
+        return self._finite(name, _float32(array), lambda episode: f"episode {episode}", "those episodes")
+
+    def same_ends(self, next_observations: np.ndarray, last_observations: np.ndarray, lengths: np.ndarray) -> None:
+        """Refuse episodes that end in one place by next_observations and in another by last_observations."""
+        ended = next_observations[np.cumsum(lengths) - 1]
+        bad = ended != last_observations
         if bad.any():
-            step, dimension = np.argwhere(bad)[0]
+            episode, dimension = np.argwhere(bad)[0]
             raise self.error(
-                f"{name} has {int(bad.sum())} values that are NaN or infinite, the first at {_where(step, lengths)}, "
-                f"dimension {dimension}: repair or drop those steps"
+                "last_observations and next_observations differ in where episodes end, first in episode "
+                f"{episode}, dimension {dimension}: {last_observations[episode, dimension]:g} and "
+                f"{ended[episode, dimension]:g}; give one of the two"
             )
-        return array
 
     def one_a_step(self, name: str, value: Any, lengths: np.ndarray) -> np.ndarray:
         """One number for each step."""
@@ -133,10 +146,26 @@ class Checker:
             )
         return np.clip(actions, low, high), space
 
+    def _finite(self, name: str, array: np.ndarray, where: Callable[[int], str], dropped: str) -> np.ndarray:
+        bad = ~np.isfinite(array)
+        if bad.any():
+            row, dimension = np.argwhere(bad)[0]
+            raise self.error(
+                f"{name} has {int(bad.sum())} values that are NaN or infinite, the first at {where(row)}, "
+                f"dimension {dimension}: repair or drop {dropped}"
+            )
+        return array
+
     def _steps(self, name: str, array: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         if len(array) != lengths.sum():
             raise self.error(f"{name} has {len(array)} rows, observations {lengths.sum()}: they must agree")
         return array
+
+
+def _float32(array: np.ndarray) -> np.ndarray:
+    """A row for each of its entries. What float32 cannot hold becomes infinite."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32).reshape(len(array), -1)
 
 
 def _where(step: int, lengths: np.ndarray) -> str:

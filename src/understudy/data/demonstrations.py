@@ -15,6 +15,13 @@ from understudy.types import ActionSpace, Continuous, Dataset, Spec, Transition
 Ends = Literal["time_limit", "terminal"]
 
 
+def following(observations: np.ndarray, lengths: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """What is seen after each step: the next row, and after an episode's last step its row of `ends`."""
+    after = np.roll(observations, -1, axis=0)
+    after[np.cumsum(lengths) - 1] = ends
+    return after
+
+
 @dataclass(frozen=True, eq=False)
 class Demonstrations:
     """Episodes laid end to end. Make them with `from_arrays` or `understudy.load`, which check them."""
@@ -50,6 +57,7 @@ class Demonstrations:
         lengths: Any = None,
         *,
         next_observations: Any = None,
+        last_observations: Any = None,
         terminals: Any = None,
         rewards: Any = None,
         action_space: ActionSpace | None = None,
@@ -63,7 +71,8 @@ class Demonstrations:
 
         `lengths` splits the steps into episodes (default: one episode). Integer actions are discrete. Without
         `action_space`, the number of discrete actions is the largest seen plus one, and continuous bounds are the
-        extremes of the data. `source` is what errors call the data.
+        extremes of the data. `last_observations` (episodes, obs), where each episode ended, stand for
+        `next_observations` where every other step is followed by the next row. `source` is what errors call the data.
         """
         check = Checker(source)
         observations = check.numbers("observations", observations)
@@ -72,6 +81,12 @@ class Demonstrations:
         actions, space = check.actions(actions, action_space, lengths)
         if next_observations is not None:
             next_observations = check.rows("next_observations", next_observations, lengths, like=observations)
+        if last_observations is not None:
+            last_observations = check.row_an_episode("last_observations", last_observations, lengths, observations)
+            if next_observations is None:
+                next_observations = following(observations, lengths, last_observations)
+            else:
+                check.same_ends(next_observations, last_observations, lengths)
         if terminals is not None:
             terminals = check.terminals(terminals, lengths)
         if rewards is not None:
@@ -168,9 +183,7 @@ class Demonstrations:
         last = np.zeros(self.steps, bool)
         last[np.cumsum(self.lengths) - 1] = True
         if self.next_observations is None:
-            next_obs = np.concatenate([self.observations[1:], self.observations[-1:]])
-            next_obs[last] = self.observations[last]
-            known = ~last
+            next_obs, known = following(self.observations, self.lengths, self.observations[last]), ~last
         else:
             next_obs, known = self.next_observations, np.ones(self.steps, bool)
         terminal = self.terminals if self.terminals is not None else last & (self.ends == "terminal")

@@ -1,9 +1,13 @@
 """Demonstrations on disk: npz files of plain arrays, read without pickle, and the ones bundled with the package.
 
 observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
-next_observations (N, obs)    terminals (N,)    rewards (N,)                               optional
+last_observations (episodes, obs) or next_observations (N, obs)                            optional
+terminals (N,)    rewards (N,)                                                             optional
 action_low, action_high (act,) or action_count ()    horizon ()    env    ends             optional
 mean_return, std_return ()    the expert's return, where rewards are not given             optional
+
+After a step comes the next row of observations, unless it was an episode's last. Where that is so to the last bit,
+next_observations is written as last_observations, where each episode ended, in half the space.
 """
 
 import os
@@ -14,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from understudy.data.demonstrations import Demonstrations, Ends
+from understudy.data.demonstrations import Demonstrations, Ends, following
 from understudy.errors import DemonstrationError, SpecError, unknown
 from understudy.storage import write_npz
 from understudy.types import ActionSpace, Continuous, Discrete
@@ -57,7 +61,11 @@ def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
         "horizon": d.horizon,
         "ends": d.ends,
     }
-    for key in ("next_observations", "terminals", "rewards", "env"):
+    if d.next_observations is not None:
+        last = d.next_observations[np.cumsum(d.lengths) - 1]
+        repeated = following(d.observations, d.lengths, last).tobytes() == d.next_observations.tobytes()
+        arrays |= {"last_observations": last} if repeated else {"next_observations": d.next_observations}
+    for key in ("terminals", "rewards", "env"):
         if getattr(d, key) is not None:
             arrays[key] = getattr(d, key)
     if isinstance(d.action_space, Discrete):
@@ -82,6 +90,7 @@ def _read(path: Path, ends: Ends | None) -> Demonstrations:
         arrays["actions"],
         arrays["lengths"],
         next_observations=arrays.get("next_observations"),
+        last_observations=arrays.get("last_observations"),
         terminals=arrays.get("terminals"),
         rewards=arrays.get("rewards"),
         action_space=_space(path, arrays),

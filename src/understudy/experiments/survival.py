@@ -7,33 +7,27 @@ at the pole, takes any action now and then, and is down in 16 steps. A learner t
 outlives it was paid for living.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from understudy import figures
-from understudy.algorithms.reward.adril import AdRIL
-from understudy.algorithms.reward.sqil import SQIL
 from understudy.collecting import collect
 from understudy.data import Demonstrations
-from understudy.experiments.reward import COLUMNS, MORE, Curve, Learner, read
-from understudy.experiments.rounds import made
+from understudy.experiments.reward import Curve, read
+from understudy.experiments.rounds import MADE, made
 from understudy.results import provenance
 from understudy.rollouts import HostPolicy, rollout
 from understudy.statistics import Sample
+from understudy.studies import Entry, Protocol, Study, Task
+from understudy.studies.report import table
 
 ENV = "CartPole-v1"
 CART_SPEED = 1
 """Where the cart's velocity is in an observation."""
 SPEED, CARELESS = 0.5, 0.3
 """The expert's speed in m/s, and how often it takes any action."""
-ON, OFF = "absorbing states", "none"
-"""The two settings of each learner."""
-BALANCED = "balanced, "
-"""Before them: AdRIL with half of a minibatch from each side. SQIL's always is."""
 EXPERT = "expert"
 ROUND_STEPS, BATCH, HIDDEN = 1024, 128, (64, 64)
 """Small, since CartPole is: everything else is as it is by default."""
@@ -56,42 +50,57 @@ def demonstrations(episodes: int) -> Demonstrations:
     return collect(ENV, poor_expert(0), episodes, seed=0)
 
 
-def expert_row(episodes: int) -> list[Any]:
+def expert_line(episodes: int) -> dict[str, str]:
     """How long the expert lives, in episodes of their own, as a line of the results."""
     lived = rollout(ENV, poor_expert(1), episodes, seed=1).returns
-    means = [round(float(lived.mean()), 3), round(float(lived.std()), 3)]
-    return [ENV, EXPERT, "", 0, EXPERT, 0, *means, 0, 0, episodes, "", 0, provenance()["device"], *made()]
+    known = {
+        "env": ENV,
+        "algorithm": EXPERT,
+        "x_kind": EXPERT,
+        "episodes": episodes,
+        "device": provenance()["device"],
+        "mean_return": round(float(lived.mean()), 3),
+        "std_return": round(float(lived.std()), 3),
+        **dict(zip(MADE, made(), strict=True)),
+    }
+    return {name: str(known.get(name, "")) for name in table.COLUMNS}
 
 
-def learners(steps: int, trajectories: int) -> list[Learner]:
+def learners(steps: int) -> list[Entry]:
     """AdRIL, AdRIL with balanced minibatches, and SQIL, each with absorbing states and without."""
-    small: dict[str, Any] = {"rounds": -(-steps // ROUND_STEPS), "round_steps": ROUND_STEPS, "batch_size": BATCH}
-    small["soft_q"] = replace(AdRIL().soft_q, hidden=HIDDEN)
+    small = {"rounds": -(-steps // ROUND_STEPS), "round_steps": ROUND_STEPS, "batch_size": BATCH}
     chosen = []
-    for kind, balanced in ((AdRIL, False), (AdRIL, True), (SQIL, True)):
-        for setting in (ON, OFF):
-            algorithm = kind(absorbing=setting == ON, balanced=balanced, **small)
-            preset = f"{BALANCED}{setting}" if balanced and kind is AdRIL else setting
-            chosen.append(Learner(f"{kind.card.name}:{preset}@{trajectories}", algorithm, trajectories))
+    for name, balanced in (("adril", False), ("adril", True), ("sqil", True)):
+        for absorbing in (True, False):
+            settings = {"absorbing": absorbing, "balanced": balanced, **small, "soft_q": {"hidden": HIDDEN}}
+            label = f"{name}{', balanced' * balanced}, {'' if absorbing else 'no '}absorbing states"
+            chosen.append(Entry(name, settings=settings, label=label))
     return chosen
 
 
-def lengths(rows: Sequence[Sequence[str]]) -> tuple[Sample, list[Curve]]:
+def study(demos: Path, steps: int, seeds: int, episodes: int) -> Study:
+    """All of them, on the demonstrations of this file."""
+    protocol = Protocol(tuple(range(seeds)), episodes, every=ROUND_STEPS)
+    tasks, entries = (Task(ENV, str(demos)),), tuple(learners(steps))
+    return Study("survival", "No survival bonus by accident", tasks, entries, protocol)
+
+
+def lengths(lines: Sequence[Mapping[str, str]]) -> tuple[Sample, list[Curve]]:
     """The expert's length and a curve for each learner, from the lines of the results."""
-    found = dict(zip([*COLUMNS, *MORE], next(row for row in rows if row[1] == EXPERT), strict=True))
+    found = next(line for line in lines if line["algorithm"] == EXPERT)
     expert = Sample(float(found["mean_return"]), float(found["std_return"]), int(found["episodes"]))
-    return expert, read(rows)
+    return expert, read(lines)
 
 
 def named(curve: Curve) -> tuple[str, bool]:
     """A learner as a person reads it, and whether it has absorbing states."""
-    balanced = ", balanced" if curve.preset.startswith(BALANCED) else ""
-    return f"{curve.algorithm}{balanced}", curve.preset.removeprefix(BALANCED) == ON
+    balanced = ", balanced" if curve.settings["balanced"] and curve.algorithm == "adril" else ""
+    return f"{curve.algorithm}{balanced}", curve.settings["absorbing"]
 
 
-def draw(rows: Sequence[Sequence[str]], path: Path) -> None:
+def draw(lines: Sequence[Mapping[str, str]], path: Path) -> None:
     """The figure: length against environment steps, a line for each learner, and the expert's."""
-    expert, curves = lengths(rows)
+    expert, curves = lengths(lines)
     picture, (axis,) = figures.figure(1, width=7.8, height=5.0)
     colors: dict[str, str] = {}
     for curve in curves:

@@ -103,7 +103,7 @@ class Store:
         self.about()
 
     def about(self) -> dict[str, Any] | None:
-        """study.json: the format, and the study's name, title and text. None where no study was begun."""
+        """study.json: the format, and the study (`Study.of`). None where no study was begun."""
         path = self.directory / STUDY
         if not path.is_file():
             return None
@@ -115,9 +115,9 @@ class Store:
         self._check_format(made)
         return found
 
-    def begin(self, name: str, title: str, text: str) -> None:
-        """Keep the study as it is run now; its cells stay whatever it was before."""
-        about = {"format": FORMAT, "name": name, "title": title, "text": text}
+    def begin(self, study: dict[str, Any]) -> None:
+        """Keep the study as it is run now (`Study.plain`); its cells stay whatever it was before."""
+        about = {"format": FORMAT, "study": json.loads(canonical(study))}
         if self.about() is None and self.directory.exists() and any(self.directory.iterdir()) and not self._ours():
             raise RunError(f"the directory '{self.directory}' is not empty, and no study: choose another")
         self._clear_left_overs()

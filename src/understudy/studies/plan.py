@@ -11,7 +11,7 @@ Each checks itself, field by field: `checks` names its fields, and a study file'
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.algorithms import find
@@ -255,6 +255,23 @@ class Study(_Checked):
         from understudy.studies.reading import read
 
         return read(path)
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> "Study":
+        """A study from what `plain` made of it."""
+        return cls(
+            **{
+                **plain,
+                "tasks": tuple(Task(**task) for task in plain["tasks"]),
+                "algorithms": tuple(Entry(**entry) for entry in plain["algorithms"]),
+                "protocol": Protocol(**plain["protocol"]),
+                "hardware": Hardware(**plain["hardware"]),
+            }
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return asdict(self)
 
     def tasks_of(self, entry: Entry) -> tuple[Task, ...]:
         """The tasks that an algorithm does."""

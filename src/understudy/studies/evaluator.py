@@ -1,0 +1,133 @@
+"""Playing policies while their training goes on: in other processes, kept as they come.
+
+    PLACE/KIND-X-STEPS-KEY.policy.npz    a policy that is to play, or has played
+    PLACE/played.csv                     a line for each that has: kind, x, steps, key, returns
+
+A policy that came but had not played when the program ended plays after a restart. Each plays from starts of its own,
+by its run's seed and its time: with shared ones the means over seeds would move together. Runs of one seed have the
+same starts whatever their algorithm, so that two algorithms can be compared seed by seed.
+"""
+
+import csv
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from understudy.actor import Actor, load_policy
+from understudy.envs import Environment, HostEnvironment
+from understudy.evaluation import play_named
+from understudy.rollouts import rollout
+from understudy.run import Progress
+
+
+class Point(NamedTuple):
+    """Which policy: that of a cell at a time, or the one it hands over."""
+
+    kind: str
+    x: int
+    steps: int
+    """Environment steps, rounds or trajectories by then, exactly."""
+    key: str
+    """The cell's."""
+
+
+class Evaluator:
+    """Plays policies as they come, and keeps what they return."""
+
+    def __init__(self, env: Environment | HostEnvironment, place: Path, episodes: int, workers: int):
+        self.env, self.place, self.episodes, self.workers = env, place, episodes, workers
+        self._played: dict[Point, np.ndarray] = {}
+        self._waiting: dict[Point, Future[np.ndarray]] = {}
+        self._pool: ProcessPoolExecutor | None = None
+        self._lines = threading.Lock()
+
+    @contextmanager
+    def working(self, seeds: dict[str, int]) -> Iterator[Self]:
+        """While training goes on; `seeds` of the cells, by key."""
+        self._seeds = seeds
+        if isinstance(self.env, HostEnvironment) and self.env.registered and self.workers > 1:
+            self._pool = ProcessPoolExecutor(
+                self.workers, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
+            )
+        try:
+            if self._log.exists():
+                with self._log.open(newline="", encoding="utf-8") as file:
+                    for kind, x, steps, key, *returns in csv.reader(file):
+                        if len(returns) == self.episodes:  # the last line may be half written
+                            self._played[Point(kind, int(x), int(steps), key)] = np.array(returns, np.float64)
+            for file_ in sorted(self.place.glob("*.policy.npz")):
+                kind, x, steps, key = file_.name.removesuffix(".policy.npz").split("-")
+                self._play(Point(kind, int(x), int(steps), key), load_policy(file_))
+            yield self
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def add(self, point: Point, actor: Actor) -> None:
+        if point not in self._played and point not in self._waiting:
+            actor.save(self.path(point))
+            self._play(point, actor)
+
+    def path(self, point: Point) -> Path:
+        return self.place / f"{point.kind}-{point.x}-{point.steps}-{point.key}.policy.npz"
+
+    def returns(self, progress: Progress) -> dict[Point, np.ndarray]:
+        """What every policy returned, once all have played."""
+        for number, (point, waiting) in enumerate(self._waiting.items()):
+            self._played[point] = waiting.result()
+            progress(number + 1, len(self._waiting), {"return": float(self._played[point].mean())})
+        return self._played
+
+    @property
+    def _log(self) -> Path:
+        return self.place / "played.csv"
+
+    def _play(self, point: Point, actor: Actor) -> None:
+        if point in self._played or point in self._waiting:
+            return
+        start = int(np.random.SeedSequence([self._seeds[point.key], point.steps, 2]).generate_state(1)[0])
+        job = (actor.policy, self.episodes, start)
+        if self._pool is None:
+            self._played[point] = self._kept(point, rollout(self.env, *job).returns)
+            return
+        waiting = self._pool.submit(play_named, self.env.name, self.env.spec.horizon, job)
+        waiting.add_done_callback(lambda done: None if done.cancelled() else self._keep(point, done))
+        self._waiting[point] = waiting
+
+    def _keep(self, point: Point, done: "Future[np.ndarray]") -> None:
+        if done.exception() is None:  # `returns` raises it
+            self._kept(point, done.result())
+
+    def _kept(self, point: Point, returns: np.ndarray) -> np.ndarray:
+        with self._lines, self._log.open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerow([*point, *returns])
+        return returns
+
+
+def end_with(parent: int) -> None:
+    """End this process when its parent has ended, however it did."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def silent(title: str) -> Any:
+    """Progress that nobody watches."""
+    return _silence()
+
+
+@contextmanager
+def _silence() -> Iterator[Progress]:
+    yield lambda done, total, metrics: None

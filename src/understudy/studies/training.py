@@ -1,0 +1,207 @@
+"""Training the cells of a group: from what is asked to records that can be stored.
+
+Cells that want the same seeds on several numbers of trajectories are one program. While it trains, its policies play
+(`evaluator`); it keeps its place in a directory of its own, and goes on from there after a kill -9. What it has come to
+is written there, whole, before any cell is stored, so that a death in between loses nothing.
+
+    WORK/NAME/checkpoint.npz      training, as `imitate` keeps its place
+    WORK/NAME/*.policy.npz, played.csv    see `evaluator`
+    WORK/NAME/records.json        the cells' records, once all is done
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from understudy.actor import Actor, load_policy
+from understudy.data import Demonstrations
+from understudy.envs import Environment, HostEnvironment, public_name
+from understudy.front_door import HOLDOUT, imitate
+from understudy.results import Result, provenance
+from understudy.run import Progress
+from understudy.storage import write_json
+from understudy.studies.cells import FORMAT, HANDED_OVER
+from understudy.studies.evaluator import Evaluator, Point
+from understudy.studies.groups import Cell, Group
+from understudy.types import State
+
+Report = Callable[[str], AbstractContextManager[Progress]]
+RECORDS = "records.json"
+
+
+class Done(NamedTuple):
+    """A finished cell: its record, and the policy it hands over; none where it diverged."""
+
+    record: dict[str, Any]
+    policy: Actor | None
+
+
+def programs(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells by what `imitate` can train at once: every seed on every number of trajectories."""
+    by_count: dict[int, list[Cell]] = {}
+    for cell in cells:
+        by_count.setdefault(cell.trajectories, []).append(cell)
+    by_seeds: dict[tuple[int, ...], list[Cell]] = {}
+    for _, found in sorted(by_count.items()):
+        found = sorted(found, key=lambda cell: cell.seed)
+        by_seeds.setdefault(tuple(cell.seed for cell in found), []).extend(found)
+    return list(by_seeds.values())
+
+
+def trained(
+    group: Group,
+    cells: Sequence[Cell],
+    demonstrations: Demonstrations,
+    env: Environment | HostEnvironment,
+    work: Path,
+    workers: int,
+    progress: Report,
+) -> Iterator[list[Done]]:
+    """Train what is asked, a program at a time. A program's place is removed when the next is asked for."""
+    for place in sorted(work.glob(f"{group.key}-*")):  # what an earlier process had come to
+        if (place / RECORDS).exists():
+            yield _read(place)
+            shutil.rmtree(place)
+    for part in programs(cells):
+        told = hashlib.sha256(" ".join(cell.key for cell in part).encode()).hexdigest()[:16]
+        place = work / f"{group.key}-{told}"
+        place.mkdir(parents=True, exist_ok=True)
+        _Program(group, part, demonstrations, env, place, workers, progress).run()
+        yield _read(place)
+        shutil.rmtree(place)
+
+
+def _read(place: Path) -> list[Done]:
+    records = json.loads((place / RECORDS).read_text(encoding="utf-8"))
+    return [
+        Done(record, None if file is None else load_policy(place / file))
+        for record, file in ((one["record"], one["policy"]) for one in records)
+    ]
+
+
+class _Program:
+    """One call of `imitate`."""
+
+    def __init__(
+        self,
+        group: Group,
+        cells: list[Cell],
+        demonstrations: Demonstrations,
+        env: Environment | HostEnvironment,
+        place: Path,
+        workers: int,
+        progress: Report,
+    ):
+        self.group, self.cells, self.place, self.workers, self.progress = group, cells, place, workers, progress
+        self.protocol = cells[0].asked["protocol"]
+        self.demonstrations, self.env = demonstrations, env
+        self.algorithm = group.algorithm
+        stepping = self.algorithm.stepping
+        self.a_round = 1 if stepping is None else stepping.turns * stepping.rows
+
+    def run(self) -> None:
+        keys = {cell.key: cell.seed for cell in self.cells}
+        title = f"{self.group.entry.label} on {self.group.task.env}"
+        with Evaluator(self.env, self.place, self.protocol["episodes"], self.workers).working(keys) as evaluator:
+            with self.progress(title) as report:
+                result = imitate(
+                    self.algorithm,
+                    self.demonstrations,
+                    self.env,
+                    expert=self.group.task.expert if "expert" in self.algorithm.card.needs else None,
+                    seeds=sorted({cell.seed for cell in self.cells}),
+                    episodes=sorted({cell.trajectories for cell in self.cells}),
+                    holdout=HOLDOUT if self.protocol["holdout"] is None else self.protocol["holdout"],
+                    progress=report,
+                    checkpoint=self.place / "checkpoint.npz",
+                    visit=self._visitor(evaluator),
+                    workers=min(len(self.cells), self.workers),
+                )
+            if result.interrupted:
+                raise KeyboardInterrupt("training keeps its place, and the same command goes on from there")
+            handed = [self._handed(index, run.status) for index, run in enumerate(result.runs)]
+            for point, actor in zip(handed, result.policies, strict=True):
+                if point is not None:
+                    evaluator.add(point, actor)
+            with self.progress(f"{title}: playing what is left") as report:
+                returns = evaluator.returns(report)
+        records = [
+            {
+                "record": self._record(index, result, returns),
+                "policy": None if point is None else evaluator.path(point).name,
+            }
+            for index, point in enumerate(handed)
+        ]
+        write_json(self.place / RECORDS, records)
+
+    def _visitor(self, evaluator: Evaluator) -> Callable[[int, Callable[[], State]], None] | None:
+        """After the first round that reaches a multiple of what the protocol says, the policies as they are."""
+        every, by_rounds = self.protocol["every"], self.protocol["rounds_every"]
+        if every is None and by_rounds is None:
+            return None
+        kind, between, a_round = ("round", by_rounds, 1) if every is None else ("env_steps", every, self.a_round)
+        spec = replace(self.demonstrations.for_task(self.env.spec, self.env.name), env=public_name(self.env)).spec
+
+        def visit(rounds: int, states: Callable[[], State]) -> None:
+            steps = rounds * a_round
+            if steps // between == (steps - a_round) // between:
+                return
+            policies = jax.device_get(jax.vmap(self.algorithm.policy)(states()))
+            for index, cell in enumerate(self.cells):
+                actor = Actor(jax.tree.map(lambda x, i=index: x[i], policies), spec)
+                evaluator.add(Point(kind, steps // between * between, steps, cell.key), actor)
+
+        return visit
+
+    def _handed(self, index: int, status: str) -> Point | None:
+        """The policy that a run returns, at what the whole run took: steps, rounds, or trajectories to learn from."""
+        if status.startswith("diverged"):
+            return None
+        cell = self.cells[index]
+        if "environment" not in self.algorithm.card.needs:
+            return Point(HANDED_OVER, cell.trajectories, cell.trajectories, cell.key)
+        total, every = self.algorithm.rounds * self.a_round, self.protocol["every"]
+        return Point(HANDED_OVER, total if every is None else max(total // every * every, every), total, cell.key)
+
+    def _record(self, index: int, result: Result, returns: dict[Point, np.ndarray]) -> dict[str, Any]:
+        cell, run = self.cells[index], result.runs[index]
+        payoffs = result.history.get("payoff")
+        rows = []
+        for point, scores in sorted((point, scores) for point, scores in returns.items() if point.key == cell.key):
+            payoff: float | None = None
+            if point.kind == HANDED_OVER:
+                payoff = run.payoff
+            elif payoffs is not None:
+                payoff = float(payoffs[index, point.steps // (self.a_round if point.kind == "env_steps" else 1) - 1])
+            rows.append(
+                {
+                    "x_kind": point.kind,
+                    "x": point.x,
+                    "steps": point.steps if point.kind != "round" and self.a_round > 1 else None,
+                    "payoff": payoff if payoff is not None and np.isfinite(payoff) else None,
+                    "returns": [round(float(score), 6) for score in scores],
+                }
+            )
+        queries = result.history.get("queries")
+        about = provenance()
+        return {
+            "format": FORMAT,
+            "key": cell.key,
+            "asked": cell.asked,
+            "shown": self.group.shown,
+            "rows": rows,
+            "status": run.status,
+            "seconds": result.config["seconds"],
+            "together": len(self.cells),
+            "env_steps": self.algorithm.rounds * self.a_round if self.algorithm.stepping is not None else None,
+            "queries": None if queries is None else int(np.nanmax(queries[index])),
+            "made": {name: about[name] for name in ("command", "versions", "date", "device")},
+        }
