@@ -1,5 +1,6 @@
-"""What tests share: small demonstrations of both kinds, and a compilation cache that the suite fills for itself."""
+"""What tests share: small demonstrations of both kinds, and programs that are compiled in a hurry."""
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +14,12 @@ import understudy as us
 from understudy.envs.base import Environment, Timestep
 from understudy.policies import Categorical
 from understudy.types import Spec
+
+# Tests compile hundreds of programs and run most of them for a moment, so that compiling quickly matters more than the
+# code that comes of it. JAX reads its variable at import: it is for the processes that tests start.
+if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="session")

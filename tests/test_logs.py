@@ -279,8 +279,9 @@ def test_an_evaluation_is_added_to_the_runs_logs_once(understudy, tmp_path, even
         (score, gap) = [event for event in added if event[1].startswith("evaluation/")]
         assert score == (5, "evaluation/return", pytest.approx(means[run], abs=1e-3))
         assert gap == (5, "evaluation/gap", pytest.approx(expert - means[run], abs=1e-2))
-        summary = wandb.runs[-2:][run].summary
-        assert summary["evaluation/return"] == pytest.approx(means[run], abs=1e-3)
+        latest = wandb.runs[-2:][run]
+        assert latest.summary["evaluation/return"] == pytest.approx(means[run], abs=1e-3)
+        assert [step for step, _ in latest.logged] == [1, 2, 3, 4, 5], "offline, the latest is whole"
     assert len(added) == len(before) + 2
     assert len({run.given["group"] for run in wandb.runs}) == 1
     assert json.loads(Path("r/wandb.json").read_text())["group"] == wandb.runs[0].given["group"]
@@ -326,3 +327,13 @@ def test_settling_is_done_again_where_it_was_cut_short(tmp_path):
         logs.settle(tmp_path / "r")
     assert sorted(path.name for path in (tmp_path / "r").iterdir()) == ["tensorboard", "wandb"]
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_what_cannot_be_moved_into_the_run_stays_beside_it(tmp_path, capsys):
+    for place in ("r", "r.logs"):
+        (tmp_path / place / "tensorboard/seed-0").mkdir(parents=True)
+    logs.settle(tmp_path / "r")
+    assert (tmp_path / "r.logs/tensorboard/seed-0").is_dir()
+    err = capsys.readouterr().err
+    assert err.startswith(f"logging to {tmp_path}/r/tensorboard failed and is left out (OSError")
+    assert err.count("\n") == 1

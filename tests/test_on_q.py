@@ -36,12 +36,16 @@ def states_of(algorithm, rounds=3, **options):
 def test_a_round_holds_the_learners_steps_in_front_and_none_before_there_is_a_policy():
     algorithm = traced(us.dagger(**TINY))
     data, _ = us.load("Forest").split([2], 0.0)
-    state = algorithm.init(jax.random.key(0), FOREST.spec, data.of(0))
+    state = jax.jit(lambda key: algorithm.init(key, FOREST.spec, data.of(0)))(jax.random.key(0))
     fused = Fused(FOREST, FOREST.expert(), np.int32(1000))
-    asked = jnp.zeros((), jnp.int32)
-    nothing = fused.collect(algorithm, state, jnp.asarray(0), asked, jax.random.key(1))
+
+    @jax.jit
+    def collect(index, asked):
+        return fused.collect(algorithm, state, index, asked, jax.random.key(1))
+
+    nothing = collect(0, 0)
     assert int(nothing.rollouts.size) == 0
-    found = fused.collect(algorithm, state, jnp.asarray(2), asked, jax.random.key(1))
+    found = collect(2, 0)
     size = int(found.rollouts.size)
     steps = jax.tree.map(lambda x: np.asarray(x)[:size], found.rollouts.steps)
     assert 0 < size < 2 * FOREST.spec.horizon
@@ -49,7 +53,7 @@ def test_a_round_holds_the_learners_steps_in_front_and_none_before_there_is_a_po
     assert (steps.round == 2).all()
     off = steps.obs[:, 0] < 0.5
     np.testing.assert_allclose(np.asarray(found.expert_actions)[:size][off, 0], steps.obs[off, 3], atol=1e-6)
-    short = fused.collect(algorithm, state, jnp.asarray(2), asked + 997, jax.random.key(1))
+    short = collect(2, 997)
     assert int(short.rollouts.size) == 3
 
 
@@ -58,7 +62,7 @@ def test_the_host_collects_what_the_program_does():
     algorithm = us.dagger(**TINY)
     data, _ = us.load("Forest").split([2, 2], 0.0)
     keys = jax.random.split(jax.random.key(0), 2)
-    states = jax.vmap(lambda k: algorithm.init(k, FOREST.spec, data.of(0)))(keys)
+    states = jax.jit(lambda keys: jax.lax.map(lambda k: algorithm.init(k, FOREST.spec, data.of(0)), keys))(keys)
     hosted = Hosted(FOREST, Expert(keep_heading), [0, 1])
     found = hosted.gather(algorithm, states, 3, np.zeros(2, int), np.array([True, False]))
     sizes = found.rollouts.size
@@ -68,9 +72,9 @@ def test_the_host_collects_what_the_program_does():
     assert steps.last.sum() == 2
     assert (steps.round == 3).all()
     np.testing.assert_array_equal(found.expert_actions[0][: sizes[0]], steps.obs[:, 3:4])
-    fused = Fused(FOREST, FOREST.expert(), np.int32(10)).collect(
-        algorithm, jax.tree.map(lambda x: x[0], states), jnp.asarray(1), jnp.zeros((), jnp.int32), keys[0]
-    )
+    state, zero = jax.tree.map(lambda x: x[0], states), jnp.zeros((), jnp.int32)
+    collect = Fused(FOREST, FOREST.expert(), np.int32(10)).collect
+    fused = jax.eval_shape(lambda state, key: collect(algorithm, state, zero, zero, key), state, keys[0])
     assert jax.tree.structure(fused) == jax.tree.structure(found)
     for ours, theirs in zip(jax.tree.leaves(fused), jax.tree.leaves(found), strict=True):
         assert ours.shape == theirs.shape[1:]
@@ -251,9 +255,9 @@ def test_the_regulariser_holds_the_policy_to_the_cloned_one():
 
 def test_the_start_is_cloning_whatever_the_weight_of_cloning_later():
     """Line 1 comes before there is anything to weigh ℓ_BC against."""
-    settings = {**TINY, "rounds": 1, "steps": 20}
+    settings = {**TINY, "steps": 100}
     policies = [states_of(us.daequil(**settings, **CRITIC, cloning_weight=w))[0][0].policy for w in (0.0, 1.0)]
     for none, whole in zip(*map(jax.tree.leaves, policies), strict=True):
         np.testing.assert_array_equal(none, whole)
-    moved, _ = states_of(us.daequil(**{**settings, "steps": 1}, **CRITIC))
+    moved, _ = states_of(us.daequil(**TINY, **CRITIC))
     assert not np.array_equal(moved[0].policy.net.weights[0], policies[0].net.weights[0])

@@ -1,4 +1,4 @@
-"""The figure of reward moments: what is played is the policy of that time, and nothing that was played is lost."""
+"""The figures of reward moments: studies of the project, and CSV files that keep what others have measured."""
 
 import csv
 import shutil
@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import understudy as us
 from understudy import cli
-from understudy.errors import RunError, SettingError
-from understudy.experiments import published, reward
+from understudy.errors import SettingError, UnknownNameError
+from understudy.experiments import figure_studies, published, reward
+from understudy.studies import Entry, Hardware, Protocol, Study, Task
+from understudy.studies.report import table
 
 ROOT = Path(__file__).parent.parent
-SMALL = us.rl.SAC(hidden=(8,), gradient_steps=2)
-LEARNER = reward.Learner(
-    "adril@2", us.adril(rounds=4, round_steps=32, frequency=16, batch_size=8, random_steps=8, sac=SMALL), 2
-)
+SMALL = {"rounds": 4, "round_steps": 32, "frequency": 16, "batch_size": 8, "random_steps": 8}
+SMALL |= {"sac": {"hidden": (8,), "gradient_steps": 2}}
 
 
 @contextmanager
@@ -26,75 +25,80 @@ def silent(title):
     yield lambda done, total, metrics: None
 
 
-def run(work, monkeypatch=None):
-    return reward.run(LEARNER, us.load("Pendulum"), "Pendulum", 2, 64, 2, work, 1, silent)
+def command(words, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["understudy", "reproduce", *words])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code or 0
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    work = tmp_path_factory.mktemp("work")
-    return work, run(work)
-
-
-def test_a_learners_name_says_its_preset_and_trajectories():
-    who = reward.Learner.named("adril:paper@7", steps=3_000)
-    assert (who.preset, who.trajectories) == ("paper", 7)
-    assert who.algorithm == us.adril.preset("paper", rounds=3)  # of 1,280 steps each
-    assert reward.Learner.named("sqil", steps=100).trajectories == 5
-    with pytest.raises(SettingError, match="does not learn while it plays"):
-        reward.Learner.named("bc", steps=100)
+def test_a_learners_name_says_its_preset_trajectories_and_settings():
+    who = figure_studies.entry("adril:paper@7,round_steps=2500,resets=False")
+    assert (who.name, who.preset, who.trajectories) == ("adril", "paper", (7,))
+    assert (who.algorithm().round_steps, who.algorithm().resets) == (2500, False)
+    assert figure_studies.entry("sqil").trajectories == (5,)
     with pytest.raises(SettingError, match="adril:paper@20"):
-        reward.Learner.named("adril@many", steps=100)
+        figure_studies.entry("adril@many")
+    with pytest.raises(SettingError, match="round_steps=2500"):
+        figure_studies.entry("adril,round_steps")
+    with pytest.raises(UnknownNameError, match="adril"):
+        figure_studies.entry("adrill")
 
 
-def test_every_seed_plays_at_every_multiple_and_what_it_hands_over(made):
-    rows = [dict(zip([*reward.COLUMNS, *reward.MORE], row, strict=True)) for row in made[1]]
-    played = [(row["x_kind"], row["x"], row["seed"]) for row in rows]
-    points = [("env_steps", "64", "0"), ("env_steps", "64", "1"), ("env_steps", "128", "0"), ("env_steps", "128", "1")]
-    assert sorted(played) == sorted([*points, ("handed_over", "128", "0"), ("handed_over", "128", "1")])
-    assert {row["steps"] for row in rows} == {"64", "128"}
-    assert all(np.isfinite(float(row[name])) for row in rows for name in ("mean_return", "std_return", "payoff"))
-    assert {row["trajectories"] for row in rows} == {"2"}
+def test_the_papers_figures_are_studies_of_five_seeds_with_the_papers_numbers():
+    for task, env in reward.TASKS.items():
+        study = figure_studies.paper(f"reward-{task}")
+        assert study.tasks[0].env == env
+        assert (len(study.protocol.seeds), study.protocol.steps, study.protocol.every) == (5, 500_000, 25_000)
+        counts = {(e.name, e.preset, e.trajectories) for e in study.algorithms}
+        assert {("adril", "paper", (20,)), ("sqil", "paper", (5,)), ("gail", "paper", (5,))} < counts
+        # And once with equal numbers.
+        assert ("adril", "paper", (5,)) in counts
+    steps = [entry.algorithm().round_steps for entry in figure_studies.paper("f-frequency").algorithms]
+    assert steps == [1250, 2500, 5000, 12500, 25000, 50000]
+    clone = figure_studies.paper("bc-table").algorithms[0].algorithm()
+    assert clone.rounds * clone.steps == 100_000
+    sampled = [entry.algorithm().balanced for entry in figure_studies.paper("balanced").algorithms]
+    assert sampled == [False, True]
 
 
-def test_a_finished_learner_is_not_trained_again(made, monkeypatch):
-    monkeypatch.setattr(reward, "imitate", lambda *_, **__: pytest.fail("trained again"))
-    assert run(made[0]) == made[1]
+def test_a_study_goes_into_its_file_beside_what_is_there(tmp_path):
+    def study(**changes):
+        entry = Entry("adril", settings={**SMALL, **changes}, trajectories=(2,))
+        protocol = Protocol((0, 1), episodes=2, every=64)
+        return Study("small", tasks=(Task("Pendulum"),), algorithms=(entry,), protocol=protocol, hardware=Hardware())
 
-
-def test_a_place_of_other_settings_is_refused_by_what_differs(made):
-    other = reward.Learner(LEARNER.name, us.adril(rounds=5, round_steps=32, frequency=16), 2)
-    with pytest.raises(RunError, match="other settings: remove it"):
-        reward.run(other, us.load("Pendulum"), "Pendulum", 2, 64, 2, made[0], 1, silent)
-    with pytest.raises(RunError, match="other seeds, every or episodes"):
-        reward.run(LEARNER, us.load("Pendulum"), "Pendulum", 3, 64, 2, made[0], 1, silent)
-
-
-def test_what_was_played_before_an_interruption_is_not_played_again(made, tmp_path, monkeypatch):
-    """The table is gone, the policies and all lines but the last are there, and that one is half written."""
-    work = tmp_path / "work"
-    shutil.copytree(made[0], work)
-    place = LEARNER.place(work)
-    (place / "returns.csv").unlink()
-    lines = (place / "played.csv").read_text().splitlines()
-    (place / "played.csv").write_text("\n".join(lines[:-1]) + "\n" + lines[-1].rpartition(",")[0])
-    asked = []
-    rollout = reward.rollout
-    monkeypatch.setattr(reward, "rollout", lambda *job: asked.append(job) or rollout(*job))
-    again = run(work)
-    assert len(asked) == 1
-    dated = [*reward.COLUMNS, *reward.MORE].index("train_seconds")
-    assert [row[:dated] for row in again] == [row[:dated] for row in made[1]]
+    path = tmp_path / "small.csv"
+    first = figure_studies.measured(study(), tmp_path / "runs", path, silent)
+    points = {(line["x_kind"], line["x"], line["seed"]) for line in first}
+    assert points == {
+        (kind, x, seed)
+        for seed in "01"
+        for kind, x in (("env_steps", "64"), ("env_steps", "128"), ("handed_over", "128"))
+    }
+    assert all(np.isfinite(float(line[name])) for line in first for name in ("mean_return", "std_return", "payoff"))
+    assert {line["demonstrations"].partition("@")[0] for line in first} == {"bundled"}
+    both = figure_studies.measured(study(balanced=True), tmp_path / "runs", path, silent)
+    assert len(both) == 2 * len(first)
+    assert all(line in both for line in first)
+    again = figure_studies.measured(study(), tmp_path / "runs", path, silent)
+    assert again == both == figure_studies.lines(path)
+    curves = reward.read(both)
+    assert [curve.settings.get("balanced") for curve in curves] == [None, True] or len(curves) == 2
+    assert len(reward.handed_over(both)) == 2
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SettingError, match="holds something else"):
+        figure_studies.measured(study(), tmp_path / "runs", tmp_path / "other.csv", silent)
 
 
 def test_the_curve_counts_seeds_not_episodes():
-    rows = list(csv.reader((ROOT / "docs/results/reward-halfcheetah.csv").open(encoding="utf-8")))[1:]
-    curve = next(curve for curve in reward.read(rows) if (curve.algorithm, curve.trajectories) == ("adril", 20))
-    table = np.stack([curve.returns[x] for x in sorted(curve.returns)])
-    assert table.shape == (20, 5)
-    assert curve.last_five.mean == pytest.approx(table[-5:].mean())
-    assert curve.last_five.standard_error == pytest.approx(table[-5:].mean(0).std(ddof=1) / 5**0.5)
-    assert curve.lowest == table[-10:].min()
+    lines = figure_studies.lines(ROOT / "docs/results/reward-halfcheetah.csv")
+    curve = next(c for c in reward.read(lines) if (c.algorithm, c.trajectories, c.bundled) == ("adril", 20, False))
+    found = np.stack([curve.returns[x] for x in sorted(curve.returns)])
+    assert found.shape == (20, 5)
+    assert curve.last_five.mean == pytest.approx(found[-5:].mean())
+    assert curve.last_five.standard_error == pytest.approx(found[-5:].mean(0).std(ddof=1) / 5**0.5)
+    assert curve.lowest == found[-10:].min()
 
 
 def test_published_curves_agree_with_the_papers_table():
@@ -106,12 +110,15 @@ def test_published_curves_agree_with_the_papers_table():
 def test_the_figure_is_drawn_from_the_stored_returns(tmp_path, monkeypatch, capsys):
     out = tmp_path / "reward.csv"
     shutil.copy(ROOT / "docs/results/reward-halfcheetah.csv", out)
-    words = ["reproduce", "reward", "--task", "halfcheetah", "--learners", "--out", str(out)]
-    monkeypatch.setattr(sys, "argv", ["understudy", *words])
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    assert stopped.value.code == 0
+    assert command(["reward", "--task", "halfcheetah", "--learners", "--out", str(out)], monkeypatch) == 0
     said = capsys.readouterr().out
     assert "2177 ± 7" in said
     assert "2045 ± 67" in said
+    assert "335 s on NVIDIA H200" in said
     assert out.with_suffix(".png").stat().st_size > 10_000
+    assert next(iter(csv.reader(out.open(encoding="utf-8")))) == table.COLUMNS
+
+
+def test_demonstrations_of_one_task_are_not_those_of_both(monkeypatch, capsys):
+    assert command(["bc-table", "--demos", "mine.npz"], monkeypatch) == 2
+    assert "is of one task: pass --task halfcheetah or --task ant" in capsys.readouterr().err

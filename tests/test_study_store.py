@@ -171,7 +171,7 @@ def test_a_directory_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     store.begin({"name": "small", "title": "A small one"})
     store.write(record())
     about = json.loads((tmp_path / "study.json").read_text())
-    assert about == {"format": 1, "name": "small", "title": "A small one", "text": "[[task]]"}
+    assert about == {"format": 1, "study": {"name": "small", "title": "A small one"}}
     (tmp_path / "study.json").write_text(json.dumps({**about, "format": 2}))
     with pytest.raises(RunError, match="format 2, and this one knows format 1: upgrade understudy"):
         Store(tmp_path)
@@ -191,7 +191,7 @@ def test_a_changed_study_goes_on_in_its_directory_and_others_are_left_alone(tmp_
     store.begin({"name": "small", "title": "one"})
     store.write(record())
     store.begin({"name": "small", "title": "two"})
-    assert store.about() == {"format": 1, "name": "small", "title": "two", "text": "b"}
+    assert store.about() == {"format": 1, "study": {"name": "small", "title": "two"}}
     assert store.has(record()["key"])
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(RunError, match="is not empty, and no study"):

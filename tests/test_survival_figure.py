@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli
-from understudy.experiments import reward, survival
+from understudy import cli, reproduce_survival
+from understudy.experiments import survival
+from understudy.studies import Store
+from understudy.studies.report import table
+from understudy.studies.running import Outcome
 
 ROOT = Path(__file__).parent.parent
-COLUMNS = [*reward.COLUMNS, *reward.MORE]
 
 
 def test_the_expert_is_down_in_twenty_steps_and_its_ends_are_ends():
@@ -31,19 +33,13 @@ def test_the_expert_is_down_in_twenty_steps_and_its_ends_are_ends():
 
 
 def test_learners_differ_in_absorbing_states_and_balance_alone():
-    found = {who.name: who.algorithm for who in survival.learners(2000, 7)}
+    found = {entry.label: entry.algorithm() for entry in survival.learners(2000)}
     assert len(found) == 6
     for name, algorithm in found.items():
-        assert algorithm.absorbing == ("none" not in name)
-        assert algorithm.balanced == ("balanced" in name or "sqil" in name)
+        assert algorithm.absorbing == ("no absorbing" not in name)
+        assert algorithm.balanced == ("balanced" in name)
         assert (algorithm.rounds, algorithm.round_steps) == (2, 1024)
         assert algorithm.soft_q.target_entropy == us.adril().soft_q.target_entropy
-    assert {who.preset for who in survival.learners(2000, 7)} == {
-        "absorbing states",
-        "none",
-        "balanced, absorbing states",
-        "balanced, none",
-    }
 
 
 @pytest.fixture
@@ -52,17 +48,23 @@ def lives(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     asked = []
 
-    def run(who, demonstrations, env, seeds, every, episodes, work, workers, progress):
-        asked.append((who.name, demonstrations.episodes, str(work)))
-        length = 300 if who.preset.endswith("none") else 16
-        points = [(kind, x) for kind, xs in (("env_steps", (1024, 2048)), (reward.HANDED, (2048,))) for x in xs]
-        return [
-            [env, who.algorithm.card.name, who.preset, s, kind, x, length + s, 0, 7, x, episodes, 0, 0, "", "", "", ""]
-            for kind, x in points
-            for s in range(seeds)
-        ]
+    def run(study, place, jobs):
+        store = Store(place)
+        store.begin(study.plain())
+        for group in study.groups():
+            length = 300 if "no absorbing" in group.entry.label else 16
+            for cell in group.cells:
+                asked.append((group.entry.label, cell.trajectories))
+                lived = [float(length + cell.seed)] * study.protocol.episodes
+                points = (("env_steps", 1024), ("env_steps", 2048), ("handed_over", 2048))
+                rows = [{"x_kind": kind, "x": x, "steps": x, "payoff": 0.1, "returns": lived} for kind, x in points]
+                made = {"command": "", "versions": {}, "date": "", "device": "cpu"}
+                known = {"format": 1, "key": cell.key, "asked": cell.asked, "shown": group.shown, "rows": rows}
+                more = {"seconds": 1.0, "together": 2, "env_steps": 2048, "queries": None, "made": made}
+                store.write({**known, **more, "status": "finished"})
+        return Outcome(len(asked))
 
-    monkeypatch.setattr(reward, "run", run)
+    monkeypatch.setattr(reproduce_survival, "run", run)
 
     def command(*words):
         monkeypatch.setattr(sys, "argv", ["understudy", "reproduce", "survival", *words])
@@ -78,11 +80,12 @@ def test_the_command_writes_and_draws_the_expert_and_six_learners(lives, capsys)
     assert command("--trajectories", "7", "--seeds", "2", "--steps", "2048", "--out", "s.csv") == 0
     with Path("s.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == COLUMNS
+    assert list(rows[0]) == table.COLUMNS
     assert (rows[0]["algorithm"], rows[0]["x_kind"], rows[0]["episodes"]) == ("expert", "expert", "1000")
     assert 12 < float(rows[0]["mean_return"]) < 20
     assert len(rows) == 1 + 6 * 2 * 3
-    assert {(n, work) for _, n, work in asked} == {(7, "runs/survival/7-2048-2-20")}
+    assert len(asked) == 6 * 2
+    assert {count for _, count in asked} == {7}
     assert Path("s.png").read_bytes()[:4] == b"\x89PNG"
     lines = [re.split("  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
     told = {(line[0], line[1]): line[2:] for line in lines if line[0].startswith(("adril", "sqil"))}
@@ -101,7 +104,7 @@ def test_what_cannot_be_run_is_said_before_anything_is(lives, capsys):
 
 def test_absorbing_states_keep_learners_near_the_expert_in_what_was_measured():
     with (ROOT / "docs/results/survival.csv").open(newline="", encoding="utf-8") as file:
-        expert, curves = survival.lengths(list(csv.reader(file))[1:])
+        expert, curves = survival.lengths(list(csv.DictReader(file)))
     late = {survival.named(curve): curve.last_five.mean for curve in curves}
     assert 12 < expert.mean < 20
     for who in ("adril, balanced", "sqil"):

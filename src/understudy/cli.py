@@ -37,9 +37,12 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
     "expert train": ("learn a task by its own reward, and keep an expert", expert_commands.train_command),
     "reproduce off-q": ("the paper's offline figure, with its points beside ours", reproduce.reproduce_off_q),
     "reproduce reward": (
-        "the paper's online figure: AdRIL and SQIL by environment steps",
+        "the paper's online figure: AdRIL, SQIL and GAIL by environment steps",
         reproduce_reward.reproduce_reward,
     ),
+    "reproduce balanced": ("AdRIL's two ways of sampling, on Ant", reproduce_reward.reproduce_balanced),
+    "reproduce f-frequency": ("AdRIL by how often its f moves", reproduce_reward.reproduce_f_frequency),
+    "reproduce bc-table": ("the paper's table of experts and clones", reproduce.reproduce_bc_table),
     "reproduce forest": ("the paper's forest: DAgger's crash, DAeQuIL's flights", reproduce_forest.reproduce_forest),
     "reproduce lander": ("the paper's LunarLander figure, by round", reproduce_lander.reproduce_lander),
     "reproduce survival": (

@@ -52,6 +52,12 @@ def progress_bar(title: str) -> Iterator[Report]:
         yield report
 
 
+def note(text: str) -> None:
+    """A line for a log, where nobody watches a bar."""
+    if not Console(stderr=True).is_terminal:
+        print(text, file=sys.stderr, flush=True)
+
+
 def _log(title: str) -> Report:
     told = time.monotonic()
 

@@ -38,6 +38,10 @@ class RunError(UnderstudyError):
     """A run directory or policy file that is missing, incomplete, or already taken."""
 
 
+class NoSpaceError(RunError):
+    """The disk is full; the message says what is safe."""
+
+
 class ExtraError(UnderstudyError, ImportError):
     """An optional dependency is not installed; the message names the command that installs it."""
 

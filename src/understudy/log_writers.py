@@ -126,13 +126,11 @@ class TensorBoard:
 class WeightsAndBiases:
     """A W&B run for each of ours. Training that goes on does so in the same ones, which W&B knows by their names."""
 
-    def __init__(
-        self, directory: Path, pairs: Pairs, past: list[Column], config: dict[str, Any], resumed: bool = False
-    ):
+    def __init__(self, directory: Path, pairs: Pairs, past: list[Column], config: dict[str, Any]):
         import wandb
 
         path = directory / "wandb.json"
-        goes_on = path.exists() and (resumed or bool(past))
+        goes_on = path.exists() and bool(past)
         name = config["algorithm"]["name"]
         group = json.loads(path.read_text(encoding="utf-8"))["group"] if goes_on else f"{name}-{secrets.token_hex(4)}"
         self._runs = [
@@ -179,6 +177,12 @@ def run_names(pairs: Pairs) -> list[str]:
     return [f"episodes-{count}/seed-{seed}" if several else f"seed-{seed}" for count, seed in pairs]
 
 
+def columns_of(history: dict[str, np.ndarray]) -> list[Column]:
+    """The rounds of a history, name → (runs, rounds), one by one."""
+    rounds = max((values.shape[1] for values in history.values()), default=0)
+    return [{name: values[:, i] for name, values in history.items()} for i in range(rounds)]
+
+
 def finite_scalars(column: Column, run: int) -> dict[str, float]:
     """A run's numbers in a round: none once it has stopped, and no return where no episode ended."""
     return {name: float(values[run]) for name, values in column.items() if np.isfinite(values[run])}
@@ -193,7 +197,7 @@ def last_step(history: dict[str, np.ndarray], run: int) -> int:
     """Where a run's last round was drawn."""
     known = [
         step_of(scalars, number)
-        for number in range(1, next(iter(history.values())).shape[1] + 1)
-        if (scalars := finite_scalars({name: values[:, number - 1] for name, values in history.items()}, run))
+        for number, column in enumerate(columns_of(history), 1)
+        if (scalars := finite_scalars(column, run))
     ]
     return known[-1] if known else 0

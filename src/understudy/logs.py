@@ -22,7 +22,17 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from understudy.errors import ExtraError, unknown
-from understudy.log_writers import METRICS, Column, Pairs, Table, TensorBoard, WeightsAndBiases, Writer, last_step
+from understudy.log_writers import (
+    METRICS,
+    Column,
+    Pairs,
+    Table,
+    TensorBoard,
+    WeightsAndBiases,
+    Writer,
+    columns_of,
+    last_step,
+)
 from understudy.storage import check_place
 
 if TYPE_CHECKING:
@@ -77,8 +87,7 @@ class Recorder:
         self._makers, self._writers = makers, dict[str, Writer]()
 
     def __call__(self, first: int, metrics: dict[str, np.ndarray]) -> None:
-        rounds = max((values.shape[1] for values in metrics.values()), default=0)
-        columns = [{name: values[:, i] for name, values in metrics.items()} for i in range(rounds)]
+        columns = columns_of(metrics)
         if self._makers:  # the first call has what earlier sittings did
             for name in self._makers:
                 _works(name, self._open, name, columns)
@@ -134,7 +143,8 @@ def log_evaluation(
         writer.close(whole=True)
 
     def wandb() -> None:
-        writer = WeightsAndBiases(directory, pairs, [], result.config, resumed=True)
+        writer = WeightsAndBiases(directory, pairs, columns_of(result.history), result.config)
+        writer.end(result.runs)
         writer.summary(facts)
         writer.close(whole=True)
 
@@ -148,9 +158,10 @@ def settle(run: str | os.PathLike[str]) -> None:
     if not beside.is_dir():
         return
     (beside / METRICS).unlink(missing_ok=True)
-    for log in beside.iterdir():
-        log.rename(Path(run) / log.name)
-    beside.rmdir()
+    for log in list(beside.iterdir()):
+        _works(str(Path(run) / log.name), log.rename, Path(run) / log.name)
+    with suppress(OSError):  # what could not be moved stays
+        beside.rmdir()
 
 
 def discard(run: str | os.PathLike[str]) -> None:
@@ -165,15 +176,12 @@ def _add(number: int, column: Column, writer: Writer) -> None:
     writer.add(number, column)
 
 
-def _works(name: str, act: Callable[..., None], *arguments: Any) -> bool:
+def _works(name: str, act: Callable[..., object], *arguments: Any) -> bool:
     """Whether it could be done; if not, a line says why."""
     try:
         act(*arguments)
     except Exception as error:  # noqa: BLE001 (whatever a log does, the run is worth more)
         what = next(iter(str(error).splitlines()), "") or "no reason given"
-        print(
-            f"logging to {name} failed and is left out ({type(error).__name__}: {what})",
-            file=sys.stderr,
-        )
+        print(f"logging to {name} failed and is left out ({type(error).__name__}: {what})", file=sys.stderr)
         return False
     return True

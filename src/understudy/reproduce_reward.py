@@ -155,8 +155,8 @@ def _tell(env: str, found: list[reward.Curve], lines: list[dict[str, str]]) -> N
     for curve in found:
         shown = "bundled" if curve.bundled else ""
         rows.append([curve.name, shown or "ours", *(with_error(curve.samples.get(x)) for x in columns)])
-        theirs = published.reward(env, curve.published)
-        if theirs and not curve.bundled:
+        if curve.papers:
+            theirs = published.reward(env, curve.published)
             rows.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
     experts = sorted({round(curve.expert) for curve in found if curve.expert is not None})
     known = f" (the expert: {' or '.join(map(str, experts))})" if experts else ""

@@ -19,7 +19,7 @@ from understudy.studies.cells import STUDY, Store
 from understudy.studies.evaluator import end_with
 from understudy.studies.groups import Group
 from understudy.studies.plan import Study
-from understudy.studies.running import FAILED, PARENT, Outcome, run
+from understudy.studies.running import PARENT, Outcome, failure, run
 
 
 def run_command(
@@ -65,7 +65,7 @@ def told(study: Study, directory: str | os.PathLike[str], outcome: Outcome) -> N
     there = sum(store.has(cell.key) for cell in cells)
     print(f"{study.name}: {there} of {len(cells)} cells, {outcome.stored} of them new. Kept in {directory}")
     for name, why in outcome.failed.items():
-        print(f"{FAILED}{name}: {why}", file=sys.stderr)
+        print(f"failed: {name}: {why}", file=sys.stderr)
 
 
 def status_command(study: Positional[str]) -> None:
@@ -85,11 +85,11 @@ def status_command(study: Positional[str]) -> None:
                 group.task.env,
                 f"{len(records)} of {len(group.cells)}",
                 ended["diverged"] or "",
-                "running" if len(records) < len(group.cells) and _busy(store, group) else "",
                 _handed(records),
+                "" if len(records) == len(group.cells) else _doing(store, group),
             )
         )
-    display.show(("algorithm", "task", ">cells", ">diverged", "", ">return handed over"), rows, str(planned.title))
+    display.show(("algorithm", "task", ">cells", ">diverged", ">return handed over", ""), rows, str(planned.title))
     if store.quarantined:
         print(f"\n{len(store.quarantined)} damaged cells were set aside in {store.directory}/quarantine")
 
@@ -157,12 +157,15 @@ def _found(given: str) -> tuple[Study, Store]:
     return study, Store(f"runs/{study.name}")
 
 
-def _busy(store: Store, group: Group) -> bool:
-    claim = store.claim(group.key)
-    if claim is None:
-        return True
-    claim.release()
-    return False
+def _doing(store: Store, group: Group) -> str:
+    """What is with a group that is not all there."""
+    if (store.directory / "claims" / f"{group.key}.lock").exists():
+        claim = store.claim(group.key)
+        if claim is None:
+            return "running"
+        claim.release()
+    why = failure(store, group)
+    return "" if why is None else f"failed: {why}"
 
 
 def _handed(found: list[dict[str, Any]]) -> str:

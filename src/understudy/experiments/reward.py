@@ -52,6 +52,12 @@ class Curve:
         return "adril-balanced" if self.preset == "paper-balanced" else self.algorithm
 
     @property
+    def papers(self) -> bool:
+        """Whether it is what the paper has a curve of, on the paper's number of demonstrations if not on its own."""
+        count = published.REWARD_TRAJECTORIES.get(self.published)
+        return self.preset.startswith("paper") and self.trajectories == count and not self.settings and not self.bundled
+
+    @property
     def bundled(self) -> bool:
         return self.demonstrations == BUNDLED
 
@@ -120,15 +126,11 @@ def draw(env: str, found: Sequence[Curve], path: Path) -> list[Path]:
 
 def _picture(env: str, found: Sequence[Curve], path: Path) -> None:
     picture, (axis,) = figures.figure(1, width=7.6, height=5.2)
-    drawn: set[str] = set()
     for index, curve in enumerate(found):
         color = figures.LINES[index % len(figures.LINES)]
         _band(axis, curve.samples, color, curve.name, "-")
-        if curve.published not in drawn and not curve.bundled:  # once, whatever its presets
-            drawn.add(curve.published)
-            theirs = published.reward(env, curve.published)
-            count = published.REWARD_TRAJECTORIES.get(curve.published)
-            _band(axis, theirs, color, f"{curve.published}, published ({count} trajectories)", ":")
+        if curve.papers:
+            _band(axis, published.reward(env, curve.published), color, f"{curve.published}, published", ":")
     expert = next((curve.expert for curve in found if curve.expert is not None), None)
     if expert is not None:
         axis.axhline(expert, color=figures.EXPERT, linewidth=1.5, label="the expert")
@@ -136,6 +138,7 @@ def _picture(env: str, found: Sequence[Curve], path: Path) -> None:
     if not found[0].bundled and expert is not None and round(expert) != round(published.EXPERT.get(env, expert)):
         shown = found[0].demonstrations
     axis.set(title=f"{env}, {shown}", xlabel="environment steps", ylabel="return (mean ± standard error over seeds)")
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, ncols=2, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
     figures.save(picture, path)

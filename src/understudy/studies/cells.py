@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from understudy.actor import Actor
-from understudy.errors import RunError
+from understudy.errors import NoSpaceError, RunError
 from understudy.storage import whole_file, write_json
 from understudy.studies.claims import Claim, claim, waiting
 
@@ -122,7 +122,7 @@ class Store:
             raise RunError(f"the directory '{self.directory}' is not empty, and no study: choose another")
         self._clear_left_overs()
         if self.about() != about:
-            with self._room(STUDY):
+            with self.room(STUDY):
                 write_json(self.directory / STUDY, about)
 
     def path(self, key: str) -> Path:
@@ -164,7 +164,7 @@ class Store:
             raise RunError(f"cell {record.get('key')} cannot be stored: {error}") from error
         key = plain["key"]
         text = json.dumps({**plain, "checksum": checksum_of(plain)}, ensure_ascii=False, allow_nan=False) + "\n"
-        with self._room(f"cell {key}"), self._alone():
+        with self.room(f"cell {key}"), self._alone():
             if self._read(key, alone=True) is not None:
                 return False
             try:
@@ -182,7 +182,7 @@ class Store:
 
         with claim: ...   gives it back at the end. The kernel does when the process dies.
         """
-        with self._room(f"the claim of group {group_key}"):
+        with self.room(f"the claim of group {group_key}"):
             return claim(self.directory / "claims" / f"{group_key}.lock")
 
     def _read(self, key: str, alone: bool = False) -> dict[str, Any] | None:
@@ -239,14 +239,14 @@ class Store:
             )
 
     @contextmanager
-    def _room(self, what: str) -> Iterator[None]:
+    def room(self, what: str) -> Iterator[None]:
         """Where the disk is full, say what is safe."""
         try:
             yield
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            raise RunError(
+            raise NoSpaceError(
                 f"no space left for {what}: {len(self.keys())} finished cells are intact in '{self.directory}'; make "
                 "room and run the study again"
             ) from error

@@ -10,6 +10,7 @@ same starts whatever their algorithm, so that two algorithms can be compared see
 
 import csv
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -47,7 +48,6 @@ class Evaluator:
         self._played: dict[Point, np.ndarray] = {}
         self._waiting: dict[Point, Future[np.ndarray]] = {}
         self._pool: ProcessPoolExecutor | None = None
-        self._lines = threading.Lock()
 
     @contextmanager
     def working(self, seeds: dict[str, int]) -> Iterator[Self]:
@@ -55,23 +55,24 @@ class Evaluator:
         self._seeds = seeds
         if isinstance(self.env, HostEnvironment) and self.env.registered and self.workers > 1:
             self._pool = ProcessPoolExecutor(
-                self.workers, mp_context=get_context("spawn"), initializer=end_with, initargs=(os.getpid(),)
+                self.workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
             )
         try:
-            if self._log.exists():
-                with self._log.open(newline="", encoding="utf-8") as file:
-                    for kind, x, steps, key, *returns in csv.reader(file):
-                        if len(returns) == self.episodes:  # the last line may be half written
-                            self._played[Point(kind, int(x), int(steps), key)] = np.array(returns, np.float64)
-            for file_ in sorted(self.place.glob("*.policy.npz")):
-                kind, x, steps, key = file_.name.removesuffix(".policy.npz").split("-")
-                self._play(Point(kind, int(x), int(steps), key), load_policy(file_))
+            for kind, x, steps, key, *returns in self._lines():
+                self._played[Point(kind, int(x), int(steps), key)] = np.array(returns, np.float64)
+            for file in sorted(self.place.glob("*.policy.npz")):
+                kind, x, steps, key = file.name.removesuffix(".policy.npz").split("-")
+                point = Point(kind, int(x), int(steps), key)
+                if point not in self._played:
+                    self._play(point, load_policy(file))
             yield self
         finally:
             if self._pool is not None:
                 self._pool.shutdown(wait=False, cancel_futures=True)
 
     def add(self, point: Point, actor: Actor) -> None:
+        for done in [point for point, waiting in self._waiting.items() if waiting.done()]:
+            self._keep(done, self._waiting.pop(done).result())
         if point not in self._played and point not in self._waiting:
             actor.save(self.path(point))
             self._play(point, actor)
@@ -81,35 +82,46 @@ class Evaluator:
 
     def returns(self, progress: Progress) -> dict[Point, np.ndarray]:
         """What every policy returned, once all have played."""
-        for number, (point, waiting) in enumerate(self._waiting.items()):
-            self._played[point] = waiting.result()
-            progress(number + 1, len(self._waiting), {"return": float(self._played[point].mean())})
+        total = len(self._waiting)
+        for number, point in enumerate(list(self._waiting)):
+            self._keep(point, self._waiting.pop(point).result())
+            progress(number + 1, total, {"return": float(self._played[point].mean())})
         return self._played
 
     @property
     def _log(self) -> Path:
         return self.place / "played.csv"
 
+    def _lines(self) -> list[list[str]]:
+        """What is kept already. A last line that was cut off, by a full disk say, goes."""
+        if not self._log.exists():
+            return []
+        text = self._log.read_bytes()
+        whole = text[: text.rfind(b"\n") + 1]
+        if whole != text:
+            os.truncate(self._log, len(whole))
+        return [
+            row for row in csv.reader(whole.decode().splitlines()) if len(row) == len(Point._fields) + self.episodes
+        ]
+
     def _play(self, point: Point, actor: Actor) -> None:
-        if point in self._played or point in self._waiting:
-            return
         start = int(np.random.SeedSequence([self._seeds[point.key], point.steps, 2]).generate_state(1)[0])
         job = (actor.policy, self.episodes, start)
         if self._pool is None:
-            self._played[point] = self._kept(point, rollout(self.env, *job).returns)
-            return
-        waiting = self._pool.submit(play_named, self.env.name, self.env.spec.horizon, job)
-        waiting.add_done_callback(lambda done: None if done.cancelled() else self._keep(point, done))
-        self._waiting[point] = waiting
+            self._keep(point, rollout(self.env, *job).returns)
+        else:
+            self._waiting[point] = self._pool.submit(play_named, self.env.name, self.env.spec.horizon, job)
 
-    def _keep(self, point: Point, done: "Future[np.ndarray]") -> None:
-        if done.exception() is None:  # `returns` raises it
-            self._kept(point, done.result())
-
-    def _kept(self, point: Point, returns: np.ndarray) -> np.ndarray:
-        with self._lines, self._log.open("a", newline="", encoding="utf-8") as file:
+    def _keep(self, point: Point, returns: np.ndarray) -> None:
+        with self._log.open("a", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerow([*point, *returns])
-        return returns
+        self._played[point] = returns
+
+
+def _begin(parent: int) -> None:
+    """In a process that plays: Ctrl-C is its parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent)
 
 
 def end_with(parent: int) -> None:

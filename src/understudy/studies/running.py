@@ -3,33 +3,41 @@
 Each process takes the first group that has something missing and that nobody else trains (`Store.claim`), stores its
 cells as they finish, and looks again. So a second `study run` on the same directory helps the first one, and after a
 kill -9 the next one goes on: finished cells are there, and a group's training has kept its place.
+
+    DIR/work/                what training keeps until its cells are stored (`training`)
+    DIR/failures/GROUP.txt   why a group could not be trained, until it is
+    DIR/logs/                what processes said that ended badly
 """
 
 import os
-import shutil
+import select
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
 
+from understudy import display
 from understudy.data import Demonstrations
 from understudy.envs import Environment, HostEnvironment
-from understudy.errors import RunError, UnderstudyError
+from understudy.errors import NoSpaceError, UnderstudyError
+from understudy.storage import whole_file
 from understudy.studies.cells import Store
 from understudy.studies.groups import Cell, Group, check_tasks, load_demonstrations
 from understudy.studies.plan import Study
-from understudy.studies.training import Report, trained
+from understudy.studies.training import Report, called, remove, trained
 
 WAIT = 0.5
 """Seconds between two looks at what others train."""
 PARENT = "UNDERSTUDY_PARENT"
 """The variable by which a process knows whom it works for, and without whom it ends."""
-FAILED = "failed: "
-"""How a process tells, in its log, that a group could not be trained."""
 Environments = Mapping[str, Environment | HostEnvironment]
 
 
@@ -41,6 +49,8 @@ class Plan:
     groups: list[Group]
     demonstrations: dict[str, Demonstrations]
     environments: Environments
+    _there: set[str] = field(default_factory=set)
+    """Cells that were seen: they stay, so nobody reads them again to know."""
 
     @classmethod
     def of(cls, study: Study) -> "Plan":
@@ -51,9 +61,16 @@ class Plan:
     def cells(self) -> list[Cell]:
         return [cell for group in self.groups for cell in group.cells]
 
-    def missing(self, store: Store) -> list[Cell]:
-        """What the directory lacks."""
-        return [cell for cell in self.cells if not store.has(cell.key)]
+    def missing(self, store: Store, group: Group | None = None) -> list[Cell]:
+        """What the directory lacks, of a group or of all."""
+        unseen = [cell for cell in (self.cells if group is None else group.cells) if cell.key not in self._there]
+        self._there.update(cell.key for cell in unseen if store.has(cell.key))
+        return [cell for cell in unseen if cell.key not in self._there]
+
+    def far(self, store: Store) -> str:
+        """How far the study is."""
+        total = len(self.cells)
+        return f"{total - len(self.missing(store))} of {total} cells"
 
 
 @dataclass
@@ -63,119 +80,186 @@ class Outcome:
     stored: int = 0
     """Cells that this process stored."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Group, as a person calls it → why it could not be trained."""
+    """Group, as a person calls it → why it could not be trained, in a line."""
 
 
 def run(
     study: Study,
     directory: str | os.PathLike[str],
     jobs: int | None = None,
-    progress: Report | None = None,
+    progress: Report = display.progress_bar,
     again: Sequence[str] = (),
 ) -> Outcome:
     """Train and play what is missing in the directory of a study.
 
-    `jobs` processes share the groups (default: one for each core, and as many as there are groups; one where there is
-    an accelerator, which a program of many seeds fills by itself). With several, `again` is the command line that each
-    of them runs, which is this one's own with a single job.
+    With `again`, a command line of Python's that does the same with a single job, `jobs` processes share the groups
+    (default: one for each core, and no more than there are groups; one where there is an accelerator, which a program
+    of many seeds fills by itself). Without it, this process does all.
     """
-    from understudy import display
-
     store, plan = Store(directory), Plan.of(study)
     store.begin(study.plain())
-    waiting = [group for group in plan.groups if any(not store.has(cell.key) for cell in group.cells)]
-    if jobs is None:
+    waiting = sum(bool(plan.missing(store, group)) for group in plan.groups)
+    if jobs is None and again and waiting > 1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        jobs = 1 if jax.default_backend() != "cpu" or not again else min(cores, len(waiting))
-    if jobs > 1 and len(waiting) > 1:
-        outcome = _shared(plan, store, min(jobs, len(waiting)), again, progress or display.progress_bar)
-    else:
-        outcome = work(plan, store, progress or display.progress_bar)
+        jobs = cores if jax.default_backend() == "cpu" else 1
+    with going_on(plan, store):
+        if jobs is not None and min(jobs, waiting) > 1 and again:
+            outcome = _shared(plan, store, min(jobs, waiting), again, progress)
+        else:
+            outcome = work(plan, store, progress)
     if not plan.missing(store):
-        _tidy(plan, store)
+        _tidy(store)
     return outcome
+
+
+@contextmanager
+def going_on(plan: Plan, store: Store) -> Iterator[None]:
+    """Tell whoever presses Ctrl-C what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        kept = f"{plan.far(store)} are kept in {store.directory}"
+        raise KeyboardInterrupt(f"{kept}, and the same command goes on from there") from stopped
 
 
 def work(plan: Plan, store: Store, progress: Report) -> Outcome:
     """Train groups until none is missing anything, waiting for those that others train."""
-    outcome, tried = Outcome(), set[int]()
-    while True:
-        busy = False
-        for number, group in enumerate(plan.groups):
-            if number in tried or all(store.has(cell.key) for cell in group.cells):
-                continue
-            claim = store.claim(group.key)
-            if claim is None:
-                busy = True
-                continue
-            with claim:
-                cells = [cell for cell in group.cells if not store.has(cell.key)]
-                try:
-                    outcome.stored += _trained(plan, store, group, cells, progress)
-                except UnderstudyError as error:
-                    if isinstance(error, RunError):  # of the directory itself: the disk is full
-                        raise
-                    tried.add(number)
-                    outcome.failed[f"{group.entry.label} on {group.task.env}"] = str(error)
-        if not busy:
-            return outcome
-        time.sleep(WAIT)
+    outcome, began = Outcome(), time.time()
+    with _interruptions() as interrupted:
+        while True:
+            busy = False
+            for group in plan.groups:
+                if called(group) in outcome.failed or not plan.missing(store, group):
+                    continue
+                claim = store.claim(group.key)
+                if claim is None:
+                    busy = True
+                    continue
+                with claim:
+                    why = failure(store, group, began)  # of another process, meanwhile
+                    if why is None:
+                        why = _tried(plan, store, group, progress, outcome)
+                    if why is not None:
+                        outcome.failed[called(group)] = why
+                if interrupted():
+                    raise KeyboardInterrupt
+            if not busy:
+                return outcome
+            time.sleep(WAIT)
 
 
-def _trained(plan: Plan, store: Store, group: Group, cells: list[Cell], progress: Report) -> int:
+def _tried(plan: Plan, store: Store, group: Group, progress: Report, outcome: Outcome) -> str | None:
+    """Train what a group lacks; why it failed, or None."""
     env, shown = plan.environments[group.task.env], plan.demonstrations[group.task.env]
-    place, hands = store.directory / "work", plan.study.hardware.cpus
-    wanted, stored = {cell.key for cell in group.cells}, 0
-    for finished in trained(group, cells, shown, env, place, hands, progress):
-        for record, policy in finished:
-            stored += record["key"] in wanted and store.write(record, policy)
-    return stored
+    cells, wanted = plan.missing(store, group), {cell.key for cell in group.cells}
+    try:
+        with store.room(f"the training of {called(group)}"):
+            place, hands = store.directory / "work", plan.study.hardware.cpus
+            for finished in trained(group, cells, shown, env, place, hands, progress):
+                stored = sum(record["key"] in wanted and store.write(record, policy) for record, policy in finished)
+                outcome.stored += stored
+                display.note(f"{called(group)}: {stored} cells stored; {plan.far(store)}")
+    except NoSpaceError:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever one group does, the others go on)
+        return failed(store, group, error)
+    _failure_file(store, group).unlink(missing_ok=True)
+    return None
+
+
+def failed(store: Store, group: Group, error: BaseException) -> str:
+    """Keep what a group failed by; it in a line."""
+    path, why = _failure_file(store, group), " ".join(str(error).split())
+    if not isinstance(error, UnderstudyError):
+        why = f"{type(error).__name__}: {why} (more in {path})"
+    with store.room(f"why {called(group)} failed"), whole_file(path) as beside:
+        beside.write_text(f"{why}\n\n{''.join(traceback.format_exception(error))}", encoding="utf-8")
+    return why
+
+
+def failure(store: Store, group: Group, since: float = 0.0) -> str | None:
+    """Why a group could not be trained when it was last tried, at some time since; None where it could."""
+    path = _failure_file(store, group)
+    if not path.exists() or path.stat().st_mtime < since:
+        return None
+    return path.read_text(encoding="utf-8").partition("\n")[0]
+
+
+def _failure_file(store: Store, group: Group) -> Path:
+    return store.directory / "failures" / f"{group.key}.txt"
 
 
 def _shared(plan: Plan, store: Store, jobs: int, again: Sequence[str], progress: Report) -> Outcome:
     """Let other processes work, each with this one's command and a single job; tell how far they are."""
-    logs = store.directory / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    logs, began, total = store.directory / "logs", time.time(), len(plan.cells)
     before = len(plan.missing(store))
-    helpers = []
-    for number in range(jobs):
-        with (logs / f"{os.getpid()}-{number}.txt").open("w", encoding="utf-8") as log:
-            words, own = [sys.executable, *again], {**os.environ, PARENT: str(os.getpid())}
-            helpers.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=own))
-    total, outcome = len(plan.cells), Outcome()
+    helpers: dict[Path, subprocess.Popen[bytes]] = {}
     try:
+        with store.room("logs"):
+            logs.mkdir(parents=True, exist_ok=True)
+            for number in range(jobs):
+                path = logs / f"{os.getpid()}-{number}.txt"
+                with path.open("wb") as log:
+                    words, own = [sys.executable, *again], {**os.environ, PARENT: str(os.getpid())}
+                    # In a session of its own: Ctrl-C is this process's to pass on.
+                    helpers[path] = subprocess.Popen(
+                        words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=own, start_new_session=True
+                    )
         with progress(f"{plan.study.name}: {jobs} processes") as report:
-            while any(helper.poll() is None for helper in helpers):
+            told = ""
+            while any(helper.poll() is None for helper in helpers.values()):
                 report(total - len(plan.missing(store)), total, {})
+                if (now := plan.far(store)) != told:
+                    display.note(f"{plan.study.name}: {now}")
+                    told = now
                 time.sleep(WAIT)
-    except BaseException:
-        for helper in helpers:
-            helper.terminate()
+    except KeyboardInterrupt:
+        for helper in helpers.values():
+            helper.send_signal(signal.SIGINT)  # training ends with its round, and keeps its place
+        for helper in helpers.values():
+            helper.wait()
         raise
-    for number, helper in enumerate(helpers):
-        if helper.returncode not in (0, 1):
-            file = logs / f"{os.getpid()}-{number}.txt"
-            lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            outcome.failed[f"process {number}"] = f"{lines[-1] if lines else f'ended by {helper.returncode}'} ({file})"
-    outcome.stored = before - len(plan.missing(store))
-    for line in _failures(logs):
-        name, _, why = line.partition(": ")
-        outcome.failed[name] = why
+    finally:
+        for helper in helpers.values():
+            if helper.poll() is None:
+                helper.kill()
+            helper.wait()
+    outcome = Outcome(before - len(plan.missing(store)))
+    for group in plan.groups:
+        why = failure(store, group, began) if plan.missing(store, group) else None
+        if why is not None:
+            outcome.failed[called(group)] = why
+    for number, (path, helper) in enumerate(helpers.items()):
+        if helper.returncode == 0 or not plan.missing(store) or (helper.returncode == 1 and outcome.failed):
+            path.unlink()
+            continue
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = lines[-1] if lines else f"ended by {helper.returncode}"
+        outcome.failed[f"process {number + 1} of {jobs}"] = f"{last} (more in {path})"
     return outcome
 
 
-def _failures(logs: Path) -> list[str]:
-    found = []
-    for file in sorted(logs.glob(f"{os.getpid()}-*.txt")):
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        found += [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
-    return found
-
-
-def _tidy(plan: Plan, store: Store) -> None:
-    """Remove what training kept of groups that are done, and of what the study no longer asks, if nobody is at it."""
+def _tidy(store: Store) -> None:
+    """Remove what training kept, of what the study no longer asks for too, if nobody is at it."""
     for place in (store.directory / "work").glob("*-*"):
-        claim = store.claim(place.name.partition("-")[0])
+        claim = store.claim(place.name.lstrip(".").partition("-")[0])
         if claim is not None:
             with claim:
-                shutil.rmtree(place, ignore_errors=True)
+                remove(place)
+
+
+@contextmanager
+def _interruptions() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed since: training whose last round it was ends as ever, and does not tell."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield lambda: bool(select.select([reading], [], [], 0)[0]) and signal.SIGINT in os.read(reading, 4096)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)

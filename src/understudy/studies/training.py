@@ -4,9 +4,10 @@ Cells that want the same seeds on several numbers of trajectories are one progra
 (`evaluator`); it keeps its place in a directory of its own, and goes on from there after a kill -9. What it has come to
 is written there, whole, before any cell is stored, so that a death in between loses nothing.
 
-    WORK/NAME/checkpoint.npz      training, as `imitate` keeps its place
-    WORK/NAME/*.policy.npz, played.csv    see `evaluator`
-    WORK/NAME/records.json        the cells' records, once all is done
+    WORK/GROUP-NAME/cells.json                    the keys of the program's cells
+    WORK/GROUP-NAME/checkpoint.npz                training, as `imitate` keeps its place
+    WORK/GROUP-NAME/*.policy.npz, played.csv      see `evaluator`
+    WORK/GROUP-NAME/records.json                  the cells' records, once all is done
 """
 
 import hashlib
@@ -34,7 +35,7 @@ from understudy.studies.groups import Cell, Group
 from understudy.types import State
 
 Report = Callable[[str], AbstractContextManager[Progress]]
-RECORDS = "records.json"
+CELLS, RECORDS = "cells.json", "records.json"
 
 
 class Done(NamedTuple):
@@ -65,25 +66,58 @@ def trained(
     workers: int,
     progress: Report,
 ) -> Iterator[list[Done]]:
-    """Train what is asked, a program at a time. A program's place is removed when the next is asked for."""
-    for place in sorted(work.glob(f"{group.key}-*")):  # what an earlier process had come to
-        if (place / RECORDS).exists():
-            yield _read(place)
-            shutil.rmtree(place)
-    for part in programs(cells):
-        told = hashlib.sha256(" ".join(cell.key for cell in part).encode()).hexdigest()[:16]
-        place = work / f"{group.key}-{told}"
-        place.mkdir(parents=True, exist_ok=True)
+    """Train what is asked, a program at a time. A program's place is removed when the next is asked for.
+
+    First come programs that an earlier process had finished but not stored, then those that it had begun, as they were
+    even if other cells are asked for as well now, then the rest.
+    """
+    left = {cell.key: cell for cell in cells}
+    for place in sorted(work.glob(f"{group.key}-*")):
+        finished = _read(place)
+        if finished is not None:
+            yield finished
+            remove(place)
+            for record, _ in finished:
+                left.pop(record["key"], None)
+    parts = []
+    for path in sorted(work.glob(f"{group.key}-*/{CELLS}")):
+        keys = json.loads(path.read_text(encoding="utf-8"))
+        if all(key in left for key in keys):
+            parts.append([left.pop(key) for key in keys])
+    for part in [*parts, *programs(list(left.values()))]:
+        place = work / f"{group.key}-{_named(part)}"
+        write_json(place / CELLS, [cell.key for cell in part])
         _Program(group, part, demonstrations, env, place, workers, progress).run()
-        yield _read(place)
-        shutil.rmtree(place)
+        yield _read(place) or []
+        remove(place)
 
 
-def _read(place: Path) -> list[Done]:
-    records = json.loads((place / RECORDS).read_text(encoding="utf-8"))
+def called(group: Group) -> str:
+    """A group as a person calls it."""
+    return f"{group.entry.label} on {group.task.env}"
+
+
+def remove(place: Path) -> None:
+    """A program's place, at once: one that is half removed would be taken for one that is half done."""
+    gone = place.with_name(f".{place.name.lstrip('.')}")
+    if gone != place:
+        shutil.rmtree(gone, ignore_errors=True)
+        place.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _named(cells: Sequence[Cell]) -> str:
+    return hashlib.sha256(" ".join(cell.key for cell in cells).encode()).hexdigest()[:16]
+
+
+def _read(place: Path) -> list[Done] | None:
+    """What a program came to; None where it is not at its end."""
+    path = place / RECORDS
+    if not path.exists():
+        return None
     return [
-        Done(record, None if file is None else load_policy(place / file))
-        for record, file in ((one["record"], one["policy"]) for one in records)
+        Done(one["record"], None if one["policy"] is None else load_policy(place / one["policy"]))
+        for one in json.loads(path.read_text(encoding="utf-8"))
     ]
 
 
@@ -109,7 +143,7 @@ class _Program:
 
     def run(self) -> None:
         keys = {cell.key: cell.seed for cell in self.cells}
-        title = f"{self.group.entry.label} on {self.group.task.env}"
+        title = called(self.group)
         with Evaluator(self.env, self.place, self.protocol["episodes"], self.workers).working(keys) as evaluator:
             with self.progress(title) as report:
                 result = imitate(
@@ -126,7 +160,7 @@ class _Program:
                     workers=min(len(self.cells), self.workers),
                 )
             if result.interrupted:
-                raise KeyboardInterrupt("training keeps its place, and the same command goes on from there")
+                raise KeyboardInterrupt("training keeps its place")
             handed = [self._handed(index, run.status) for index, run in enumerate(result.runs)]
             for point, actor in zip(handed, result.policies, strict=True):
                 if point is not None:
