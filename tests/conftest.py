@@ -43,6 +43,15 @@ def discrete() -> us.Demonstrations:
 
 
 @pytest.fixture
+def optimised():
+    """For tests whose programs run so long that the code does matter."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
 def keys():
     return jax.random.split(jax.random.key(0), 3)
 

@@ -125,6 +125,7 @@ def test_of_discrete_actions_the_critic_sees_probabilities():
     assert float(payoff) == pytest.approx((probabilities @ values).mean() - (1.0 - 2.0) / 2, rel=1e-5)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_the_game_closes_the_gap_on_pendulum():
     result = us.imitate(us.advil(**SMALL), us.load("Pendulum"), seeds=2)
     (score,) = result.evaluate(episodes=50).scores()

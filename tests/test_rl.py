@@ -415,6 +415,7 @@ def playing_bandits(spec, reward_of, turns):
     return jax.jit(play)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_ppo_finds_the_best_action_of_a_bandit():
     play = playing_bandits(ONE, lambda act: -jnp.square(act[:, 0] - 0.3), 150)
     policy, metrics = play(PPO(lr=3e-3, hidden=(16,), epochs=4, minibatch=32))

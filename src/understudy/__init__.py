@@ -23,6 +23,7 @@ from understudy.game import Algorithm, Card
 from understudy.logs import Logs
 from understudy.results import Result, load_run
 from understudy.rollouts import rollout
+from understudy.studies import Study
 from understudy.types import Continuous, Discrete, Spec
 from understudy.weights import policy_from_weights
 
@@ -46,6 +47,7 @@ __all__ = [
     "Pendulum",
     "Result",
     "Spec",
+    "Study",
     "UnderstudyError",
     "adril",
     "advil",
