@@ -15,6 +15,7 @@ from understudy import cli
 from understudy.experiments import figure_studies, published, reward
 from understudy.reproduce import with_error
 from understudy.statistics import Sample, interval
+from understudy.studies import Entry, Hardware, Protocol, Study, Task
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -57,7 +58,7 @@ def test_the_readmes_commands_run(monkeypatch, tmp_path):
 
 
 def test_every_link_leads_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
 
@@ -356,3 +357,28 @@ def test_the_pages_examples_run(page):
     said = []
     exec(code, {"print": lambda *words: said.append(words)})
     assert len(said) == 1
+
+
+def test_the_study_pages_commands_run(monkeypatch, tmp_path, capsys):
+    page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "pendulum.toml").write_text(text.replace("rounds = 2", "rounds = 1, steps = 1"))
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^    understudy (study [^#]*?) *#", page, re.MULTILINE)
+    assert len(commands) == 5
+    for command in commands[:3]:
+        options = {"run": ["--jobs", "1"], "status": [], "report": ["--no-clips"]}[command.split()[1]]
+        monkeypatch.setattr(sys, "argv", ["understudy", *shlex.split(command), *options])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert not stopped.value.code
+    assert "12 of 12 cells" in capsys.readouterr().out
+    for file in ("study.json", "report.html", "table.md", "results.csv", "figure.png", "figure.svg"):
+        assert (tmp_path / "runs/pendulum" / file).exists()
+
+
+def test_the_study_page_has_every_key():
+    page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
+    for part in (Study, Protocol, Hardware, Task, Entry):
+        for name in part.checks:
+            assert f"| `{name}` |" in page

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import warnings
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import understudy as us
 from study_cells import CHEETAH, cell, counts, figure
+from understudy import figures
 from understudy.actor import Actor
 from understudy.envs import Forest, Pendulum, make
 from understudy.errors import RunError, SettingError
@@ -266,6 +268,20 @@ def test_figures_for_papers_are_png_and_svg_with_a_panel_for_each_task(tmp_path)
     assert made[0].read_bytes().startswith(b"\x89PNG")
     assert made[1].read_text().count('id="axes_') == 2
     assert draw([cell(label="$x_", evaluations=1)], tmp_path / "one.svg") == [tmp_path / "one.svg"]
+
+
+def test_long_names_leave_the_axes_of_a_figure_as_they_are(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda picture, path: drawn.append(picture))
+    for names in (["a"], [f"{'a name with many settings=1.0, ' * 4}{index}" for index in range(10)]):
+        draw([cell(label=name, evaluations=0, settings={"lr": i}) for i, name in enumerate(names)], tmp_path / "f.png")
+    for picture in drawn:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            picture.draw_without_rendering()
+    few, *_, many = (picture.axes[0].get_window_extent() for picture in drawn)
+    assert many.height > 0.8 * few.height
+    assert many.width > 0.9 * few.width
 
 
 def test_an_interval_of_two_seeds_does_not_flatten_the_curves():

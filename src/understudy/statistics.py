@@ -58,6 +58,21 @@ def less(ours: Sample, theirs: Sample) -> float:
     return float(stdtr(freedom, difference / error))
 
 
+def apart(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
+    """The chance of a difference this large, either way, were the means the same (Welch's t, two-sided).
+
+    With several samples on a side, which must be independent, it is about the mean of their means. NaN where a
+    sample is a single number.
+    """
+    if min(sample.size for sample in (*ours, *theirs)) < 2:
+        return float("nan")
+    difference = float(np.mean([sample.mean for sample in ours]) - np.mean([sample.mean for sample in theirs]))
+    error, freedom = _welch([(s.std / len(side), s.size) for side in (ours, theirs) for s in side])
+    if error == 0:
+        return float(difference == 0)
+    return float(2 * stdtr(freedom, -abs(difference) / error))
+
+
 def holm(chances: Sequence[float]) -> list[float]:
     """Holm's correction for looking at several: below 0.05, the whole family errs at most one time in twenty."""
     order = np.argsort(chances)

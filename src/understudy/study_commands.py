@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from understudy import display
 from understudy.actor import load_policy
 from understudy.commands import Path_
-from understudy.errors import RunError, SettingError, check_whole
+from understudy.errors import RunError, SettingError, UnderstudyError, check_whole
 from understudy.results import provenance, write_csv
 from understudy.statistics import interval
 from understudy.storage import whole_file
@@ -47,7 +47,7 @@ def run_command(
             raise SettingError(f"jobs is {jobs} and ray is {ray!r}: Ray decides how many go at once; leave out --jobs")
         from understudy.studies.on_ray import run_on_ray
 
-        outcome = run_on_ray(study, directory, ray, display.progress_bar)
+        outcome = run_on_ray(study, directory, ray)
     else:
         again = ["-m", "understudy", "study", "run", str(file), "--out", str(directory), "--jobs", "1", "--no-report"]
         outcome = run(study, directory, jobs, again=again)
@@ -114,7 +114,11 @@ def report_command(study: Positional[str], out: Path_ = None, clips: bool = True
     if clips:
         for task in planned.tasks:
             best = _best(cells, task.env)
-            picture = None if best is None else drawing.clip(load_policy(store.policy_path(best)), task.env)
+            try:
+                picture = None if best is None else drawing.clip(load_policy(store.policy_path(best)), task.env)
+            except UnderstudyError as error:  # a policy whose numbers overflow, say
+                print(f"warning: no clip of {task.env}: {error}", file=sys.stderr)
+                continue
             if picture is not None:
                 shown[task.env] = picture
     place = Path(out) if out is not None else store.directory

@@ -210,6 +210,32 @@ def reward(env: str, algorithm: str) -> dict[int, Sample]:
     return {i * REWARD_EVERY: Sample(mean, error * SEEDS**0.5, SEEDS) for i, (mean, error) in enumerate(points)}
 
 
+_REWARD_LAST_FIVE: dict[str, dict[str, tuple[float, float, float]]] = {
+    "HalfCheetahBulletEnv-v0": {"gail": (-170, 212, -1524), "sqil": (-1424, 7, -1459), "adril": (2155, 1, 2119)},
+    "AntBulletEnv-v0": {
+        "gail": (371, 46, 26),
+        "sqil": (1577, 58, 950),
+        "adril": (1671, 134, 3),
+        "adril-balanced": (2095, 84, 182),
+    },
+}
+
+
+class Ending(NamedTuple):
+    """How runs ended, seed by seed."""
+
+    last_five: Sample
+    """Of each seed's mean over its last five evaluations."""
+    lowest: float
+    """The lowest evaluation of any seed among the last ten."""
+
+
+def reward_ending(env: str, algorithm: str) -> Ending:
+    """How the released runs of reward moments ended: the last five are from 375,000 to 475,000 steps."""
+    mean, error, lowest = _REWARD_LAST_FIVE[env][algorithm]
+    return Ending(Sample(mean, error * SEEDS**0.5, SEEDS), lowest)
+
+
 class Range(NamedTuple):
     """Where returns lay, where no more than that is known."""
 
@@ -235,3 +261,21 @@ def lander(algorithm: str) -> dict[int, Sample]:
 FOREST_EXPERT = 65.0
 FOREST: dict[str, tuple[float, float]] = {"dagger": (0.0, 14.0), "daequil": (2.0, 100.0)}
 """The lowest and highest distance of a round in the released runs: the paper's text has no numbers, only a curve."""
+
+EXPONENTS: dict[tuple[str, str], tuple[int, str]] = {
+    ("CLIFF, reward", "ε over F_r/2"): (1, "Ω(εT), the reward lower bound's proof"),
+    ("CLIFF, off-Q", "ε over the box of F_Q/2T"): (2, "Ω(εT²), the off-Q lower bound's proof"),
+    ("CLIFF, on-Q", "ε over the box of F_Q/2T"): (2, "O(εHT) with H of order T"),
+    ("CLIFF, on-Q", "error in s_0, as in the paper's proof"): (1, "Ω(εT), the on-Q lower bound's proof"),
+    ("LOOP, reward", "ε over F_r/2"): (1, "O(εT)"),
+    ("LOOP, off-Q", "ε over the box of F_Q/2T"): (2, "O(εT²)"),
+    ("LOOP, on-Q", "ε over the box of F_Q/2T"): (1, "O(εHT) with H = 1"),
+    ("UNICYCLE, on-Q", "κ, classification error"): (2, "Ω(κT²), lemma of section 4.5"),
+    ("LOOP, on-Q", "κ, classification error"): (1, "O(κHT) with H = 1"),
+}
+"""How the gap grows with the horizon: the exponent of T, and the statement that it is read from."""
+RECOVERABILITY = {
+    "LOOP": "1-recoverable",
+    "CLIFF": "not for any H < T",
+    "UNICYCLE": "not for any H < T",
+}

@@ -28,6 +28,7 @@ from understudy import display
 from understudy.data import Demonstrations
 from understudy.envs import Environment, HostEnvironment
 from understudy.errors import NoSpaceError, UnderstudyError
+from understudy.run import Progress
 from understudy.storage import whole_file
 from understudy.studies.cells import Store
 from understudy.studies.groups import Cell, Group, check_tasks, load_demonstrations
@@ -125,7 +126,7 @@ def going_on(plan: Plan, store: Store) -> Iterator[None]:
 def work(plan: Plan, store: Store, progress: Report) -> Outcome:
     """Train groups until none is missing anything, waiting for those that others train."""
     outcome, began = Outcome(), time.time()
-    with _interruptions() as interrupted:
+    with _interruptions(progress) as (interrupted, attentive):
         while True:
             busy = False
             for group in plan.groups:
@@ -138,7 +139,7 @@ def work(plan: Plan, store: Store, progress: Report) -> Outcome:
                 with claim:
                     why = failure(store, group, began)  # of another process, meanwhile
                     if why is None:
-                        why = _tried(plan, store, group, progress, outcome)
+                        why = _tried(plan, store, group, attentive, outcome)
                     if why is not None:
                         outcome.failed[called(group)] = why
                 if interrupted():
@@ -249,17 +250,45 @@ def _tidy(store: Store) -> None:
 
 
 @contextmanager
-def _interruptions() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed since: training whose last round it was ends as ever, and does not tell."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+def _interruptions(progress: Report) -> Iterator[tuple[Callable[[], bool], Report]]:
+    """See that no Ctrl-C is lost: whether one was pressed, and progress that asks training to end if it was.
+
+    Training ends after the round in which it is pressed; if that was its last, it does not tell (`run.train`). Outside
+    of training it raises, and what is raised in a callback of a compiler is forgotten there.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: False, progress
         return
+    lost = threading.Event()
+
+    def handle(signum: int, frame: object) -> None:
+        lost.set()
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def attentive(title: str) -> Iterator[Progress]:
+        with progress(title) as report:
+
+            def tell(done: int, total: int, metrics: dict[str, float]) -> None:
+                if lost.is_set():
+                    lost.clear()
+                    signal.raise_signal(signal.SIGINT)
+                report(done, total, metrics)
+
+            yield tell
+
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
+    signal.signal(signal.SIGINT, handle)
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
-        yield lambda: bool(select.select([reading], [], [], 0)[0]) and signal.SIGINT in os.read(reading, 4096)
+        yield (
+            lambda: bool(select.select([reading], [], [], 0)[0]) and signal.SIGINT in os.read(reading, 4096),
+            attentive,
+        )
     finally:
         signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(reading)
         os.close(writing)

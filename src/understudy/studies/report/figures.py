@@ -2,6 +2,7 @@
 
 import math
 import os
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from understudy.statistics import Sample, interval
 from understudy.studies.report.lines import CURVES, Cell, Task, gather, labels
 
 FORMATS = (".png", ".svg", ".pdf")
+NAME = 40
+"""Characters on a line of the legend, of which two are side by side."""
+LINE = 0.14
+"""Inches by which a figure grows with a line of its legend, so that the axes keep their size."""
 
 
 def draw(cells: Sequence[Cell], path: str | os.PathLike[str]) -> list[Path]:
@@ -34,6 +39,11 @@ def draw(cells: Sequence[Cell], path: str | os.PathLike[str]) -> list[Path]:
         _panel(axis, task, colours)
     for axis in axes[len(tasks) :]:
         axis.set_visible(False)
+    lines = max(
+        sum(label.get_text().count("\n") + 1 for label in axis.get_legend().texts) for axis in axes[: len(tasks)]
+    )
+    wide, high = picture.get_size_inches()
+    picture.set_size_inches(wide, high + math.ceil(len(tasks) / columns) * LINE * max(lines - 8, 0) / 2)
     for file in paths:
         figures.save(picture, file)
     return paths
@@ -49,7 +59,9 @@ def _panel(axis: Any, task: Task, colours: dict[str, str]) -> None:
         axis.axhline(task.expert, color=figures.EXPERT, linewidth=1.5, label="the expert")
     axis.set_title(_plain(task.name))
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=7, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    handles, names = axis.get_legend_handles_labels()
+    wrapped = ["\n".join(textwrap.wrap(name, NAME)) for name in names]
+    axis.legend(handles, wrapped, fontsize=7, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
 def _curves(axis: Any, task: Task, kind: str, colours: dict[str, str]) -> None:

@@ -1,0 +1,90 @@
+"""The stored results themselves, as Markdown tables: what made every CSV file of a folder, and what is missing."""
+
+from pathlib import Path
+
+from understudy.experiments import figure_studies, off_q, reward
+from understudy.experiments.comparison import TITLES, Rows, markdown, read
+from understudy.studies.plan import BUNDLED
+
+COMMANDS = 6
+"""That a cell shows at most; a file made by more has them in its own column."""
+
+
+def files_table(results: Path) -> str:
+    """Every CSV file: what made it, on what, how long it trained, and when, from its own columns."""
+    rows: list[list[object]] = []
+    for path in sorted(results.rglob("*.csv")):
+        lines = read(path)
+        name, picture = path.relative_to(results).as_posix(), path.with_suffix(".png").relative_to(results)
+        figure = f", [figure]({picture.as_posix()})" if (results / picture).exists() else ""
+        device = "; ".join(_seen(lines, "device") or _seen(lines, "machine")) or "not recorded"
+        commands = _seen(lines, "command")
+        shown = [f"`{command}`" for command in commands[:COMMANDS]]
+        if len(commands) > COMMANDS:
+            shown.append(f"and {len(commands) - COMMANDS} more, in the file")
+        dates = sorted({date[:10] for date in _seen(lines, "date")})
+        days = " to ".join(dates[:: max(1, len(dates) - 1)])
+        rows.append([f"[{name}]({name}){figure}", "<br>".join(shown), device, _seconds(lines), days])
+    return markdown(["file", "command", "device", "seconds of training", "date"], rows)
+
+
+def _seconds(lines: Rows) -> str:
+    """Of all programs in the file: runs of one program share their time, and it is counted once."""
+    programs = set()
+    for line in lines:
+        if line.get("train_seconds"):
+            names = ("env", "algorithm", "preset", "settings", "demonstrations")
+            programs.add((*(line.get(name, "") for name in names), float(line["train_seconds"])))
+    return f"{sum(program[-1] for program in programs):.0f}" if programs else ""
+
+
+def _seen(lines: Rows, column: str) -> list[str]:
+    """The values of a column, each once, in their order."""
+    return [value for value in dict.fromkeys(line.get(column, "") for line in lines) if value]
+
+
+def missing_table(results: Path) -> str:
+    """What the figures' studies name and no file has yet, with the command for each."""
+    rows: list[list[str]] = []
+    for given in (True, False):
+        source = "the paper's demonstrations" if given else "the bundled demonstrations"
+        for task in reward.TASKS:
+            for learners, lag in _unmeasured(results, task, given):
+                words = [
+                    f"understudy reproduce reward --task {task}",
+                    *["--demos FILE"][:given],
+                    "--learners",
+                    *learners,
+                ]
+                names = ", ".join(f"`{name}`" for name in learners)
+                rows.append([f"Reward moments on {TITLES[task]}, {source}: {names}", " ".join([*words, *lag])])
+        for task, env in off_q.TASKS.items():
+            lines = figure_studies.lines(results / "bc-table.csv")
+            if not any(line["env"] == env and _given(line["demonstrations"]) == given for line in lines):
+                command = f"understudy reproduce bc-table --task {task}{' --demos FILE' * given}"
+                rows.append([f"The expert and its clone on {TITLES[task]}, {source}", command])
+        for figure, about in (("balanced", "The two samplings on Ant"), ("f-frequency", "How often f moves")):
+            lines = figure_studies.lines(results / f"{figure}.csv")
+            # With the paper's demonstrations both samplings are in the file of reward moments.
+            elsewhere = figure == "balanced" and given
+            if not elsewhere and not any(_given(line["demonstrations"]) == given for line in lines):
+                command = f"understudy reproduce {figure}{' --demos FILE' * given} --lag 1"
+                rows.append([f"{about}, {source}", command])
+    return markdown(["what", "command"], [[what, f"`{command}`"] for what, command in rows] or [["nothing", ""]])
+
+
+def _unmeasured(results: Path, task: str, given: bool) -> list[tuple[list[str], list[str]]]:
+    """Learners of a figure that its file lacks, with the option that the stored runs of their kind have."""
+    found = reward.read(figure_studies.lines(results / f"reward-{task}.csv"))
+    have = {(c.algorithm, c.preset, c.trajectories) for c in found if c.bundled != given and not c.settings}
+    groups: dict[bool, list[str]] = {}
+    for entry in figure_studies.paper(f"reward-{task}").algorithms:
+        for count in entry.trajectories or ():
+            if (entry.name, entry.preset, count) not in have:
+                plain = (entry.name, entry.preset) == ("gail", "paper")
+                groups.setdefault(plain, []).append(f"{entry.name}:{entry.preset}@{count}")
+    return [(learners, [] if plain else ["--lag 1"]) for plain, learners in groups.items()]
+
+
+def _given(demonstrations: str) -> bool:
+    return demonstrations.partition("@")[0] != BUNDLED
