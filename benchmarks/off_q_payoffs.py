@@ -17,11 +17,13 @@ import tyro
 
 import understudy as us
 from understudy.actor import Actor
+from understudy.experiments import figure_studies
 from understudy.experiments.off_q import TASKS
 from understudy.policies import Committee, Framed
-from understudy.results import load_run, provenance, write_csv
+from understudy.results import provenance, write_csv
 from understudy.selection import held_out, held_out_payoff
 from understudy.statistics import Sample
+from understudy.studies import Store
 from understudy.types import Dataset
 
 
@@ -32,7 +34,7 @@ class Options:
     demos: str
     """The npz file of demonstrations that the runs learned from."""
     work: str = "runs"
-    """Where off-q-TASK/LEARNER is."""
+    """Where off-q-TASK is, the directory of the figure's study."""
     learners: tuple[str, ...] = ("bc", "advil")
     """Which learners."""
     out: str = "docs/results"
@@ -57,20 +59,23 @@ def main() -> None:
     everything, _ = demonstrations.split([demonstrations.episodes], 0.0)
     rows: list[list[Any]] = []
     made = provenance()
+    study, store = figure_studies.paper("off-q"), Store(Path(options.work) / f"off-q-{options.task}")
     for learner in options.learners:
-        result = load_run(Path(options.work) / f"off-q-{options.task}" / learner.replace(":", "-"))
-        for count in sorted({run.episodes for run in result.runs if run.episodes < demonstrations.episodes}):
+        entry = figure_studies.entry(learner, trajectories=())
+        (group,) = figure_studies.adapted(study, env, options.demos, None, 1, [entry]).groups()
+        for count in sorted({cell.trajectories for cell in group.cells if cell.trajectories < demonstrations.episodes}):
             seen, _ = demonstrations.split([count], 0.0)
             steps = int(seen.size[0])
             unseen = Dataset(jax.tree.map(lambda x, n=steps: x[n:], everything.steps), everything.size - steps)
             criterion = held_out(demonstrations.spec, seen, unseen, 0)
             found = []
-            for actor, run in zip(result.policies, result.runs, strict=True):
-                if run.episodes == count:
+            for cell in group.cells:
+                if cell.trajectories == count:
+                    actor = us.load_policy(store.policy_path(cell.key))
                     each = [held_out_payoff(member, criterion) for member in alone(actor)]
                     found.append((held_out_payoff(actor, criterion), np.mean(each) if each else float("nan")))
                     rows.append(
-                        [env, learner, count, run.seed, *(f"{1e4 * x:.3f}" if x == x else "" for x in found[-1])]
+                        [env, learner, count, cell.seed, *(f"{1e4 * x:.3f}" if x == x else "" for x in found[-1])]
                     )
             together, members = (Sample.of(1e4 * np.array(column)) for column in zip(*found, strict=True))
             apart = f"   members alone {members.mean:.2f}" if np.isfinite(members.mean) else ""

@@ -7,10 +7,10 @@
     python benchmarks/off_q_training.py table curves --task halfcheetah
 
 `train` keeps policies of several steps in --work, and `play` evaluates them, perhaps on another machine. `curves`
-trains a learner of the offline figure as `understudy reproduce off-q` does, leaves the runs where that command finds
-them, and keeps the policies of 10 trajectories on the way. `collapse` plays AdVIL at the paper's settings for far
-longer than the paper does, on 10 trajectories, with nothing to stop it, and asks the collapse watch afterwards when it
-would have stopped and what it would have handed back.
+trains a learner of the offline figure as `understudy reproduce off-q` does, and keeps the policies of 10 trajectories
+on the way, and those of all halfway. `collapse` plays AdVIL at the paper's settings for far longer than the paper does,
+on 10 trajectories, with nothing to stop it, and asks the collapse watch afterwards when it would have stopped and what
+it would have handed back.
 """
 
 import csv
@@ -28,6 +28,7 @@ import tyro
 import understudy as us
 from understudy import display
 from understudy.actor import Actor
+from understudy.checkpoints import Checkpoint
 from understudy.experiments import off_q, published
 from understudy.results import provenance, write_csv
 from understudy.storage import write_json
@@ -87,7 +88,7 @@ def chosen_rounds(rounds: int) -> list[int]:
 def train_curves(options: Options, demonstrations: us.Demonstrations) -> None:
     algorithm: Any = off_q.learner(options.learner)
     chosen, counts = chosen_rounds(algorithm.rounds), published.TRAJECTORIES
-    place = Path(options.work) / f"off-q-{options.task}" / options.learner.replace(":", "-")
+    place = options.kept / "checkpoint.npz"
 
     def visit(done: int, states: Any) -> None:
         if done in chosen:
@@ -96,16 +97,22 @@ def train_curves(options: Options, demonstrations: us.Demonstrations) -> None:
                 if count == TRAJECTORIES or 2 * done == algorithm.rounds:
                     keep(options, policies, index, {"x": done * algorithm.steps, "seed": seed, "trajectories": count})
 
-    result = off_q.trained(
-        algorithm,
-        demonstrations,
-        off_q.TASKS[options.task],
-        counts,
-        options.seeds,
-        place,
-        display.progress_bar,
-        visit,
-    )
+    with display.progress_bar(options.learner) as report:
+        result = us.imitate(
+            algorithm,
+            demonstrations,
+            off_q.TASKS[options.task],
+            seeds=options.seeds,
+            episodes=list(counts),
+            holdout=0.0,
+            progress=report,
+            checkpoint=place,
+            visit=visit,
+        )
+    if result.interrupted:
+        raise SystemExit(f"training keeps its place in {place}, and the same command goes on from there")
+    result.save(options.kept / "run", replace=True)
+    Checkpoint.discard(place)
     about(options, algorithm, result)
 
 

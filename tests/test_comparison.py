@@ -147,6 +147,21 @@ def test_a_measured_learner_is_no_longer_missing(tmp_path):
     assert "ours is higher at 25k" in comparison.reward_verdicts(tmp_path)
 
 
+def test_the_offline_table_has_what_learned_from_the_papers_demonstrations_alone(tmp_path):
+    made = [
+        {**row, "x": count, "trajectories": count}
+        for count in published.TRAJECTORIES
+        for row in clone("Ant.npz@1", 2585.2, 2300.0) + clone("bundled@2", 3400.6, 3300.0)
+    ]
+    write(tmp_path / "off-q-ant.csv", made)
+    rows = [row for row in cells(comparison.off_q_table(tmp_path, "ant")) if row[:2] == ["bc", "ours"]]
+    assert [row[2] for row in rows] == ["2302 ± 1"]
+    missing = stored_files.missing_table(tmp_path)
+    assert "off-q --task ant --demos FILE --learners valuedice advil advil:released`" in missing
+    assert "off-q --task ant --learners valuedice advil advil:released`" in missing
+    assert "off-q --task halfcheetah --learners bc valuedice advil advil:released`" in missing
+
+
 def test_an_exponent_that_misses_the_papers_differs(tmp_path):
     (tmp_path / "theory").mkdir()
     rows = [["slope", "CLIFF, reward", "ε over F_r/2", "", 1.5], ["slope", "LOOP, reward", "ε over F_r/2", "", 1.01]]

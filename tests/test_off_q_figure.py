@@ -1,10 +1,9 @@
 """The paper's offline figure as one command, the published numbers beside it, and the named settings it compares."""
 
-import contextlib
-import csv
 import re
 import shutil
-import signal
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,31 +12,17 @@ from scipy import stats
 
 import test_cli
 import understudy as us
-from understudy import commands, display, figures
+from understudy import commands, figures
 from understudy.errors import UnknownNameError
-from understudy.experiments import off_q, published
+from understudy.experiments import figure_studies, off_q, published
 from understudy.statistics import Sample, holm, less
+from understudy.studies import Store
 
 understudy = test_cli.understudy
+RESULTS = Path(__file__).parent.parent / "docs/results"
 CHEETAH, ANT = "HalfCheetahBulletEnv-v0", "AntBulletEnv-v0"
 TINY = {"rounds": 6, "steps": 2, "hidden": (8,), "batch_size": 8}
-ALL = (
-    "--trajectories",
-    "2",
-    "5",
-    "--seeds",
-    "2",
-    "--episodes",
-    "2",
-    "--workers",
-    "1",
-    "--work",
-    "work",
-    "--out",
-    "r.csv",
-)
-TWO = ("--learners", "bc:tiny", "bc:fast", *ALL)
-ONE = ("--learners", "bc:tiny", *ALL)
+SHORT = ("--trajectories", "2", "5", "--seeds", "2", "--episodes", "2", "--workers", "1", "--work", "work")
 
 
 @pytest.fixture
@@ -45,102 +30,61 @@ def reproduce(understudy, monkeypatch):
     """The command on a task whose demonstrations are bundled, with learners that take no time: (status, out, err)."""
     monkeypatch.setattr(off_q, "TASKS", {"halfcheetah": "Pendulum", "ant": ANT})
     monkeypatch.setattr(us.bc, "presets", {"tiny": TINY, "fast": {**TINY, "lr": 0.01}})
-    return lambda *words: understudy("reproduce", "off-q", "--task", "halfcheetah", *words)
+    words = ("reproduce", "off-q", "--task", "halfcheetah", "--out", "r.csv")
+    return lambda *more: understudy(*words, *more)
 
 
-def table(path="r.csv"):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def forbid(monkeypatch, *places):
-    """From now on, whoever calls what is there fails."""
-    for place in places:
-        monkeypatch.setattr(place, lambda *a, place=place, **k: pytest.fail(f"{place} was called"))
-
-
-TRAINING, PLAYING = "understudy.experiments.off_q.imitate", "understudy.results.evaluate"
-
-
-def test_the_command_writes_returns_and_a_figure_and_repeats_nothing(reproduce, monkeypatch, tmp_path):
-    status, out, err = reproduce(*TWO)
-    assert (status, err) == (0, "")
-    assert "The returns: r.csv. The figure: r.png" in out
-    rows = table()
-    columns = ["env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return"]
-    assert list(rows[0])[:8] == columns
-    assert [(row["preset"], row["x"], row["seed"]) for row in rows] == [
-        (preset, x, seed) for preset in ("tiny", "fast") for x in "25" for seed in "01"
+def test_the_command_is_a_study_whose_returns_go_into_the_file_beside_what_is_there(reproduce, monkeypatch, tmp_path):
+    status, out, err = reproduce("--learners", "bc:tiny", "bc:fast", *SHORT)
+    assert (status, err.count("error")) == (0, 0)
+    assert "The returns: r.csv. The figure: r-bundled.png" in out
+    rows = figure_studies.lines(tmp_path / "r.csv")
+    assert [(row["preset"], row["trajectories"], row["x"], row["seed"]) for row in rows] == [
+        (preset, x, x, seed) for preset in ("fast", "tiny") for x in "25" for seed in "01"
     ]
-    assert {(row["env"], row["algorithm"], row["x_kind"]) for row in rows} == {("Pendulum", "bc", "trajectories")}
+    about = {(row["env"], row["algorithm"], row["x_kind"], row["settings"], row["episodes"]) for row in rows}
+    assert about == {("Pendulum", "bc", "handed_over", "{}", "2")}
     assert len({row["mean_return"] for row in rows}) == 8
-    assert imread("r.png").shape[2] == 4
-    kept = ["bc-fast", "bc-fast.csv", "bc-tiny", "bc-tiny.csv"]
-    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == kept
-    forbid(monkeypatch, TRAINING, PLAYING)
-    assert reproduce(*TWO)[:2] == (0, out)
-    assert table() == rows
-
-
-def test_for_more_episodes_it_plays_again_and_trains_nothing(reproduce, monkeypatch):
-    assert reproduce(*ONE)[0] == 0
-    forbid(monkeypatch, TRAINING)
-    assert reproduce(*ONE, "--episodes", "3")[0] == 0
-    assert [row["episodes"] for row in table()] == ["3"] * 4
-
-
-@pytest.mark.parametrize(
-    ("changes", "settings"),
-    [((), {**TINY, "lr": 0.1}), (("--seeds", "3"), TINY), (("--trajectories", "2", "4"), TINY)],
-    ids=["settings", "seeds", "trajectories"],
-)
-def test_runs_of_something_else_in_the_same_place_are_refused(changes, settings, reproduce, monkeypatch):
-    assert reproduce(*ONE)[0] == 0
-    before = table()
-    monkeypatch.setattr(us.bc, "presets", {"tiny": settings})
-    forbid(monkeypatch, TRAINING, PLAYING)
-    status, out, err = reproduce(*ONE, *changes)
-    assert (status, out) == (2, "")
-    assert err == "error: 'work/bc-tiny' holds runs of other settings, seeds or data: remove it, or change --work\n"
-    assert table() == before
-
-
-def test_other_demonstrations_of_the_same_size_are_refused_too(reproduce, monkeypatch):
-    """The number of steps says little: the tasks' episodes are all equally long."""
-    assert reproduce(*ONE)[0] == 0
+    assert Store("work").about()["study"]["protocol"]["holdout"] == 0
+    assert imread("r-bundled.png").shape[2] == 4
     bundled = us.load("Pendulum")
     us.Demonstrations.from_arrays(
         bundled.observations, -bundled.actions, bundled.lengths, action_space=bundled.action_space, env="Pendulum"
     ).save("other.npz")
-    forbid(monkeypatch, TRAINING, PLAYING)
-    status, _, err = reproduce(*ONE, "--demos", "other.npz")
-    assert status == 2
-    assert "holds runs of other settings, seeds or data" in err
+    assert "The figure: r.png, r-bundled.png" in reproduce("--learners", "bc:tiny", "--demos", "other.npz", *SHORT)[1]
+    both = figure_studies.lines(tmp_path / "r.csv")
+    assert len(both) == 12
+    assert all(row in both for row in rows)
+    monkeypatch.setattr("understudy.studies.training.imitate", lambda *a, **k: pytest.fail("it trains again"))
+    again, drawn = reproduce("--learners", "bc:fast", "bc:tiny", *SHORT), reproduce("--learners")
+    assert again[:2] == drawn[:2]
+    assert figure_studies.lines(tmp_path / "r.csv") == both
 
 
-def test_when_runs_are_removed_their_returns_are_not_kept(reproduce):
-    """Else the returns beside them would pass for those of new ones."""
-    assert reproduce(*ONE)[0] == 0
-    shutil.rmtree("work/bc-tiny")
-    assert reproduce(*ONE, "--trajectories", "3", "5")[0] == 0
-    assert {row["x"] for row in table()} == {"3", "5"}
+def test_the_figure_is_a_study_of_the_papers_sizes_and_seeds():
+    study = figure_studies.paper("off-q")
+    assert [(task.env, task.trajectories, task.demos) for task in study.tasks] == [
+        (env, published.TRAJECTORIES, "bundled") for env in off_q.TASKS.values()
+    ]
+    assert (study.protocol.seeds, study.protocol.episodes, study.protocol.holdout) == ((0, 1, 2, 3, 4), 10, 0.0)
+    learners = [(entry.name, entry.preset) for entry in study.algorithms]
+    assert learners == [("bc", "default"), ("valuedice", "default"), ("advil", "default"), ("advil", "released")]
 
 
-def test_interrupted_training_leaves_its_place_and_no_run(reproduce, monkeypatch, tmp_path):
-    @contextlib.contextmanager
-    def interrupting(title):
-        yield lambda done, total, metrics: signal.raise_signal(signal.SIGINT) if done == 2 else None
+def test_the_figure_is_drawn_from_the_stored_returns(understudy, tmp_path):
+    shutil.copy(RESULTS / "off-q-ant.csv", tmp_path / "r.csv")
+    status, out, _ = understudy("reproduce", "off-q", "--task", "ant", "--learners", "--out", "r.csv")
+    assert status == 0
+    assert re.search(r"the expert: 2585\).*\nlearner .*\nbc +ours +2271 ± 69 .*\n +published +2191 ± 54 ", out)
+    assert out.index("valuedice ") < out.index("advil ") < out.index("advil (released)")
+    assert "advil: 2499 over the published sizes, published 1930; significantly below the published nowhere" in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.csv", "r.png"]
 
-    with monkeypatch.context() as patch:
-        patch.setattr(display, "progress_bar", interrupting)
-        status, out, err = reproduce(*ONE)
-    assert (status, out) == (130, "")
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["bc-tiny.checkpoint.npz"]
-    assert reproduce(*ONE)[0] == 0
-    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["bc-tiny", "bc-tiny.csv"]
-    assert us.load_run("work/bc-tiny").history["loss"].shape == (4, 6)
-    # The place is kept and the same command goes on, so it must not say that nothing was written.
-    assert "nothing was written" not in err
+
+def test_nothing_to_draw_is_one_line(understudy, tmp_path):
+    status, out, err = understudy("reproduce", "off-q", "--task", "ant", "--learners", "--out", "r.csv")
+    assert (status, out, err) == (2, "", "error: 'r.csv' has no returns to draw: name learners\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_bundled_demonstrations_of_its_tasks_are_enough_for_it():
@@ -155,7 +99,9 @@ def test_the_bundled_demonstrations_of_its_tasks_are_enough_for_it():
     [
         (("--learners", "bcc"), "unknown algorithm 'bcc': did you mean 'bc'?"),
         (("--learners", "advil:papr"), "unknown preset of advil 'papr': did you mean 'paper'?"),
-        (("--trajectories", "99"), "episodes is 99, but there are 25 in Pendulum"),
+        (("--trajectories", "99"), "bc:tiny asks for 99 trajectories of Pendulum, and its demonstrations have 25"),
+        (("--learners", "bc:tiny", "bc:tiny"), "learners is bc:tiny, bc:tiny: each can be given once"),
+        (("--learners", "bc", "bc:default"), "the same algorithm with 5 trajectories of Pendulum: remove one"),
         (("--out", "."), "out is '.': a .csv file is needed"),
     ],
 )
@@ -170,8 +116,32 @@ def test_a_mistake_in_the_figures_command_is_one_line(words, said, reproduce, tm
 def test_a_learner_is_an_algorithm_with_a_preset():
     assert off_q.learner("advil:paper") == us.advil.preset("paper")
     assert off_q.learner("bc") == us.bc()
-    names = [off_q.learner(name).card.name for name in off_q.LEARNERS]
-    assert {"bc", "valuedice", "advil"} <= set(names)
+
+
+def line(preset, x, mean, **about):
+    told = {"algorithm": "advil", "preset": preset, "settings": "{}", "demonstrations": "Ant.npz@1", "seed": "0"}
+    return {**told, "x": str(x), "mean_return": str(mean), "expert_return": "2585.2", **about}
+
+
+def test_a_curve_is_a_learner_on_demonstrations():
+    lines = [line("paper", 10, 3), line("paper", 5, 1), line("paper", 5, 2), line("default", 5, 4)]
+    lines += [line("default", 5, 7, demonstrations="bundled@2", expert_return="")]
+    lines += [line("default", 5, 8, settings='{"rounds": 9}')]
+    paper, default, bundled, changed = off_q.curves(lines)
+    assert {count: list(means) for count, means in paper.returns.items()} == {5: [1, 2], 10: [3]}
+    assert list(paper.returns) == [5, 10]
+    assert [curve.name for curve in (paper, default, bundled)] == ["advil (paper)", "advil", "advil"]
+    assert changed.name == "advil, rounds=9"
+    assert (default.bundled, default.expert) == (False, 2585.2)
+    assert (bundled.bundled, bundled.expert) == (True, None)
+
+
+def test_published_points_stand_beside_the_papers_demonstrations_alone():
+    curve = like_published(ANT)
+    assert off_q.theirs(curve, ANT) == off_q.theirs(replace(curve, expert=2585.2), ANT) == published.off_q(ANT, "advil")
+    for other in (replace(curve, demonstrations="bundled"), replace(curve, demonstrations="mine.npz", expert=3400.0)):
+        assert off_q.theirs(other, ANT) == {}
+        assert off_q.compare(other, ANT) is None
 
 
 def like_published(env, algorithm="advil", seeds=5, shifts=()):
@@ -252,9 +222,15 @@ def test_the_figure_has_our_curves_the_published_ones_and_the_expert(expert, see
     monkeypatch.setattr(figures, "save", lambda made, path: (pictures.append(made), save(made, path)))
     named = like_published(ANT, "advil", seeds)
     curves = [like_published(ANT, "bc", seeds), named, off_q.Curve("advil", "paper", named.returns)]
-    off_q.draw(ANT, curves, expert, tmp_path / "figure.png")
-    assert imread(tmp_path / "figure.png").shape[2] == 4
-    assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]
+    curves = [replace(curve, expert=expert) for curve in curves]
+    curves.append(replace(named, demonstrations="bundled", expert=3400.0))
+    paths = [tmp_path / "figure.png", tmp_path / "figure-bundled.png"]
+    assert off_q.draw(ANT, curves, paths[0]) == paths
+    assert imread(paths[0]).shape[2] == 4
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    (axis,) = pictures[1].axes
+    assert axis.get_title() == f"{ANT}, bundled demonstrations"
+    assert axis.get_legend_handles_labels()[1] == ["advil"]
     (axis,) = pictures[0].axes
     assert axis.get_legend_handles_labels()[1] == ["bc", "bc, published", "advil", "advil, published", "advil (paper)"]
     flat = [float(line.get_ydata()[0]) for line in axis.lines if list(line.get_xdata()) == [0, 1]]

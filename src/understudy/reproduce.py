@@ -7,22 +7,21 @@ from typing import Literal
 
 from understudy import display
 from understudy.commands import Path_
-from understudy.data import load
-from understudy.errors import SettingError
+from understudy.errors import NeedsError, SettingError
 from understudy.experiments import figure_studies, off_q, published
-from understudy.results import write_csv
 from understudy.statistics import Sample
 from understudy.storage import check_place
+from understudy.studies.cells import HANDED_OVER
 from understudy.studies.plan import BUNDLED
 
 
 def reproduce_off_q(
     task: Literal["halfcheetah", "ant"],
     demos: Path_ = None,
-    learners: tuple[str, ...] = off_q.LEARNERS,
-    trajectories: tuple[int, ...] = published.TRAJECTORIES,
-    seeds: int = published.SEEDS,
-    episodes: int = 10,
+    learners: tuple[str, ...] | None = None,
+    trajectories: tuple[int, ...] | None = None,
+    seeds: int | None = None,
+    episodes: int | None = None,
     workers: int = 0,
     work: Path_ = None,
     out: Path_ = None,
@@ -32,46 +31,53 @@ def reproduce_off_q(
     Args:
         task: The paper's task.
         demos: An npz file of demonstrations. Default: the bundled ones.
-        learners: Algorithms, each with a preset if it is not the default, such as advil:paper.
-        trajectories: Numbers of demonstrated trajectories.
-        seeds: Seeds for each.
-        episodes: Episodes that each policy plays.
+        learners: Others than the figure's: each an algorithm, with a preset and settings that differ, as in advil:paper
+            or bc,lr=0.001. None: draw what the file has. Lines of learners that are not named stay.
+        trajectories: Numbers of demonstrated trajectories. Default: 5, 10, 15, 20 and 25.
+        seeds: Seeds for each. Default: 5.
+        episodes: Episodes that each policy plays. Default: 10.
         workers: Processes for playing. Default: one for each core.
-        work: Where runs are kept as they finish; the same command goes on from there. Default: runs/off-q-TASK.
+        work: Where cells are kept as they finish; the same command goes on from there. Default: runs/off-q-TASK.
         out: The CSV file of returns; the figure goes beside it. Default: docs/results/off-q-TASK.csv.
     """
     env = off_q.TASKS[task]
     path = Path(out or f"docs/results/off-q-{task}.csv")
-    if path.suffix != ".csv":
-        raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
+    lines = figure_studies.lines(path)
     check_place(path)
-    for name in learners:
-        off_q.learner(name)
-    demonstrations = load(demos or env)
-    header, rows = off_q.run(
-        demonstrations,
-        env,
-        learners,
-        trajectories,
-        seeds,
-        episodes,
-        work or f"runs/off-q-{task}",
-        workers or os.cpu_count() or 1,
-        display.progress_bar,
-    )
-    write_csv(path, header, rows)
-    found = off_q.curves(header, rows)
-    expert = demonstrations.expert_return.mean if demonstrations.expert_return is not None else None
-    off_q.draw(env, found, expert, path.with_suffix(".png"))
-    counts = sorted(trajectories)
-    lines: list[list[object]] = []
+    figure = figure_studies.paper("off-q")
+    entries = figure_studies.entries(learners or (), trajectories=())
+    if learners is None or entries:
+        study = figure_studies.adapted(
+            figure,
+            *(env, demos, seeds, workers or os.cpu_count() or 1, entries),
+            trajectories=trajectories,
+            episodes=episodes,
+        )
+        lines = figure_studies.measured(study, work or f"runs/off-q-{task}", path, display.progress_bar)
+    if not lines:
+        raise NeedsError(f"'{path}' has no returns to draw: name learners")
+    found = off_q.curves([line for line in lines if line["x_kind"] == HANDED_OVER], "trajectories")
+    order = {(entry.name, entry.preset): index for index, entry in enumerate(figure.algorithms)}
+    found.sort(key=lambda curve: order.get((curve.algorithm, curve.preset), len(order)))
+    pictures = off_q.draw(env, found, path.with_suffix(".png"))
+    _tell_off_q(env, found)
+    print(f"\nThe returns: {path}. The figure: {', '.join(map(str, pictures))}")
+
+
+def _tell_off_q(env: str, found: list[off_q.Curve]) -> None:
+    """The table by trajectories, ours and published, and each curve's verdict."""
+    counts = sorted({count for curve in found for count in curve.returns})
+    rows: list[list[object]] = []
     for curve in found:
-        theirs = published.off_q(env, curve.algorithm)
-        lines.append([curve.name, "ours", *(with_error(curve.samples.get(count)) for count in counts)])
-        lines.append(["", "published", *(with_error(theirs.get(count)) for count in counts)])
-    known = "" if expert is None else f" (the expert: {expert:.0f})"
+        points = off_q.theirs(curve, env)
+        source = "bundled" if curve.bundled else "ours"
+        rows.append([curve.name, source, *(with_error(curve.samples.get(count)) for count in counts)])
+        if points:
+            rows.append(["", "published", *(with_error(points.get(count)) for count in counts)])
+    experts = sorted({round(curve.expert) for curve in found if curve.expert is not None})
+    known = f" (the expert: {' or '.join(map(str, experts))})" if experts else ""
     title = f"{env}{known}: return, mean ± standard error over seeds, by demonstrated trajectories"
-    display.show(("learner", "", *(f">{count}" for count in counts)), lines, title)
+    display.show(("learner", "", *(f">{count}" for count in counts)), rows, title)
     print()
     for curve in found:
         verdict = off_q.compare(curve, env)
@@ -81,7 +87,6 @@ def reproduce_off_q(
                 f"{curve.name}: {verdict.ours:.0f} over the published sizes, published {verdict.theirs:.0f}; "
                 f"significantly below the published {below} (95%, Holm)."
             )
-    print(f"\nThe returns: {path}. The figure: {path.with_suffix('.png')}")
 
 
 def reproduce_bc_table(

@@ -47,7 +47,7 @@ def reproduce_reward(
         out: The CSV file of returns; the figure goes beside it. Default: docs/results/reward-TASK.csv.
     """
     figure, env = f"reward-{task}", reward.TASKS[task]
-    entries = None if learners is None else [figure_studies.entry(name) for name in learners]
+    entries = None if learners is None else figure_studies.entries(learners)
     _reproduce(figure, env, entries, demos, workers, work, out, seeds, steps, every, episodes, lag)
 
 

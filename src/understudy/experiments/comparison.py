@@ -79,21 +79,16 @@ def read(path: Path) -> Rows:
         return list(csv.DictReader(file))
 
 
-def curves(rows: Rows, x: str = "x") -> list[off_q.Curve]:
-    """A curve for each algorithm and preset of these lines, by the column `x`."""
-    lines = [{**row, "x": row[x]} for row in rows]
-    return off_q.curves(list(lines[0]), [list(line.values()) for line in lines]) if lines else []
-
-
 def off_q_table(results: Path, task: str) -> str:
     """Return by demonstrated trajectories: each published curve, and under it what we have of that algorithm."""
     env = off_q.TASKS[task]
-    ours = [(f"{curve.name}", curve) for curve in curves(read(results / f"off-q-{task}.csv"))]
+    measured = off_q.curves(figure_studies.lines(results / f"off-q-{task}.csv"), "trajectories")
+    ours = [(curve.name, curve) for curve in measured if off_q.theirs(curve, env)]
     plain = [row for row in read(results / "bc.csv") if row["env"] == env]
-    ours += [("bc, no squashing, averaging or weight decay", curve) for curve in curves(plain)]
+    ours += [("bc, no squashing, averaging or weight decay", curve) for curve in off_q.curves(plain)]
     halfway = read(results / f"off-q-training-{task}-advil-released.csv")
     halfway = [row for row in halfway if row["x"] == "50000"]
-    ours += [("advil (released), after 50,000 steps", curve) for curve in curves(halfway, "trajectories")]
+    ours += [("advil (released), after 50,000 steps", curve) for curve in off_q.curves(halfway, "trajectories")]
     family = {
         (name, count): (sample, published.off_q(env, curve.algorithm)[count])
         for name, curve in ours

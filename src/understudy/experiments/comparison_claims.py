@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from understudy.experiments import off_q, published
-from understudy.experiments.comparison import LEVEL, NOT_YET, TITLES, Rows, curves, markdown, read, spoken, verdicts
+from understudy.experiments.comparison import LEVEL, NOT_YET, TITLES, Rows, markdown, read, spoken, verdicts
 from understudy.reproduce import with_error
 from understudy.statistics import Sample, holm, less
 
@@ -19,7 +19,7 @@ def lander_table(results: Path) -> str:
     ours = {
         (curve.algorithm, shown): curve.samples
         for shown, name in files.items()
-        for curve in curves(_kind(read(results / name), "round"))
+        for curve in off_q.curves(_kind(read(results / name), "round"))
     }
     family = {
         (*key, x): (sample, published.lander(key[0])[x])
@@ -61,8 +61,8 @@ def _within(samples: dict[int, Sample], band: published.Range) -> str:
 def forest_table(results: Path) -> str:
     """Forest: the published ranges of a round's distance, and whether DAeQuIL is above DAgger, as the paper says."""
     lines = read(results / "forest.csv")
-    ours = {(curve.algorithm, curve.preset): curve for curve in curves(_kind(lines, "round"))}
-    handed = {(curve.algorithm, curve.preset): curve for curve in curves(_kind(lines, "handed_over"))}
+    ours = {(curve.algorithm, curve.preset): curve for curve in off_q.curves(_kind(lines, "round"))}
+    handed = {(curve.algorithm, curve.preset): curve for curve in off_q.curves(_kind(lines, "handed_over"))}
     expert = next((row for row in read(results / "demo.csv") if row["task"] == "Forest"), None)
     theirs, mine, said = f"{published.FOREST_EXPERT:.0f}", "", NOT_YET
     if expert is not None:

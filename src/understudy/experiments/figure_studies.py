@@ -34,8 +34,11 @@ def paper(name: str) -> Study:
         return Study.load(path)
 
 
-def entry(name: str) -> Entry:
-    """The learner that "adril", "adril:paper", "adril:paper@20" or "adril:paper@20,round_steps=2500" stands for."""
+def entry(name: str, trajectories: tuple[int, ...] | None = None) -> Entry:
+    """The learner that "adril", "adril:paper", "adril:paper@20" or "adril:paper@20,round_steps=2500" stands for.
+
+    Where it names no number of trajectories they are those given, () for the task's; None: the paper's.
+    """
     who, *settings = name.split(",")
     who, _, count = who.partition("@")
     algorithm, _, preset = who.partition(":")
@@ -44,12 +47,22 @@ def entry(name: str) -> Entry:
         for setting in settings:
             key, _, value = setting.partition("=")
             changed[key.strip()] = literal_eval(value.strip())
-        trajectories = (int(count),) if count else (published.REWARD_TRAJECTORIES.get(algorithm, 20),)
+        if count:
+            trajectories = (int(count),)
     except (ValueError, SyntaxError) as error:
         raise SettingError(
             f"learner '{name}': write it as adril, adril:paper, adril:paper@20 or adril:paper@20,round_steps=2500"
         ) from error
+    if trajectories is None:
+        trajectories = (published.REWARD_TRAJECTORIES.get(algorithm, 20),)
     return Entry(algorithm, preset or DEFAULT, changed, trajectories, label=name)
+
+
+def entries(names: Sequence[str], trajectories: tuple[int, ...] | None = None) -> list[Entry]:
+    """The learners of several names."""
+    if len(set(names)) < len(names):
+        raise SettingError(f"learners is {', '.join(names)}: each can be given once")
+    return [entry(name, trajectories) for name in names]
 
 
 def measured(study: Study, directory: str | os.PathLike[str], path: Path, progress: Report) -> list[dict[str, str]]:
@@ -92,15 +105,17 @@ def adapted(
     seeds: int | None,
     cpus: int,
     entries: Sequence[Entry] = (),
+    trajectories: Sequence[int] | None = None,
     **protocol: Any,
 ) -> Study:
-    """A figure's study on one environment, with other demonstrations, seeds, learners or lengths."""
+    """A figure's study on one environment, with other demonstrations, seeds, learners, trajectories or lengths."""
+    task = replace(study.tasks[0], env=env, demos=demos or BUNDLED)
     given = {name: value for name, value in protocol.items() if value is not None}
     if seeds is not None:
         given["seeds"] = tuple(range(seeds))
     return replace(
         study,
-        tasks=(replace(study.tasks[0], env=env, demos=demos or BUNDLED),),
+        tasks=(task if trajectories is None else replace(task, trajectories=tuple(trajectories)),),
         algorithms=tuple(entries) or study.algorithms,
         protocol=replace(study.protocol, **given),
         hardware=Hardware(cpus=cpus),

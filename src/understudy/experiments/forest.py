@@ -19,7 +19,6 @@ from understudy.collecting import collect
 from understudy.critics import Features
 from understudy.data import Demonstrations, load
 from understudy.envs.forest import Forest, around, depth
-from understudy.experiments.off_q import Report
 from understudy.experiments.rounds import Trials
 from understudy.experts import Expert
 from understudy.front_door import imitate
@@ -27,6 +26,7 @@ from understudy.game import Algorithm
 from understudy.policies import Policy
 from understudy.rollouts import play, rollout
 from understudy.run import Progress
+from understudy.studies.training import Report
 
 DEMONSTRATIONS = 10
 DAEQUIL = "swerve to where it is clear"

@@ -19,11 +19,11 @@ from understudy.data import Demonstrations
 from understudy.envs import HostEnvironment
 from understudy.evaluation import evaluate
 from understudy.experiments import published
-from understudy.experiments.off_q import Report
 from understudy.experiments.rounds import Trials
 from understudy.experts import Expert
 from understudy.front_door import imitate
 from understudy.game import DEFAULT, Algorithm
+from understudy.studies.training import Report
 
 ENV = "LunarLander-v3"
 SEEN = (0, 1, 2, 3, 4, 5)

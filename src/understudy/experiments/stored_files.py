@@ -4,6 +4,7 @@ from pathlib import Path
 
 from understudy.experiments import figure_studies, off_q, reward
 from understudy.experiments.comparison import TITLES, Rows, markdown, read
+from understudy.game import DEFAULT
 from understudy.studies.plan import BUNDLED
 
 COMMANDS = 6
@@ -58,6 +59,13 @@ def missing_table(results: Path) -> str:
                 ]
                 names = ", ".join(f"`{name}`" for name in learners)
                 rows.append([f"Reward moments on {TITLES[task]}, {source}: {names}", " ".join([*words, *lag])])
+        for task in off_q.TASKS:
+            learners = _without_returns(results, task, given)
+            if learners:
+                words = ["understudy reproduce off-q", f"--task {task}", *["--demos FILE"][:given]]
+                names = ", ".join(f"`{name}`" for name in learners)
+                command = " ".join([*words, "--learners", *learners])
+                rows.append([f"Off-Q moments on {TITLES[task]}, {source}: {names}", command])
         for task, env in off_q.TASKS.items():
             lines = figure_studies.lines(results / "bc-table.csv")
             if not any(line["env"] == env and _given(line["demonstrations"]) == given for line in lines):
@@ -84,6 +92,16 @@ def _unmeasured(results: Path, task: str, given: bool) -> list[tuple[list[str], 
                 plain = (entry.name, entry.preset) == ("gail", "paper")
                 groups.setdefault(plain, []).append(f"{entry.name}:{entry.preset}@{count}")
     return [(learners, [] if plain else ["--lag 1"]) for plain, learners in groups.items()]
+
+
+def _without_returns(results: Path, task: str, given: bool) -> list[str]:
+    """Learners of the offline figure that its file lacks, at some number of trajectories or at all."""
+    found = off_q.curves(figure_studies.lines(results / f"off-q-{task}.csv"), "trajectories")
+    have = {(c.algorithm, c.preset): set(c.returns) for c in found if c.bundled != given and not c.settings}
+    study = figure_studies.paper("off-q")
+    counts = set(study.tasks[0].trajectories)
+    lacking = [entry for entry in study.algorithms if not counts <= have.get((entry.name, entry.preset), set())]
+    return [entry.name if entry.preset == DEFAULT else f"{entry.name}:{entry.preset}" for entry in lacking]
 
 
 def _given(demonstrations: str) -> bool:
