@@ -1,6 +1,7 @@
 """What tests share: small demonstrations of both kinds, and programs that are compiled in a hurry."""
 
 import os
+import signal
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,6 +21,9 @@ from understudy.types import Spec
 if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
     jax.config.update("jax_disable_most_optimizations", True)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job: tests of Ctrl-C need it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
