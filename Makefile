@@ -35,6 +35,7 @@ bench: $(VENV)/.installed .venv-bench/.installed
 	$(BIN)/python benchmarks/off_q.py
 	$(BIN)/python benchmarks/on_q.py
 	$(BIN)/python benchmarks/sac.py
+	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/tabular.py
 
 .venv-bench/.installed:

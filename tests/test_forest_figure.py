@@ -14,6 +14,7 @@ from understudy.cli import _dispatch
 from understudy.envs.forest import Dodge, Forest, blocked, depth
 from understudy.errors import SettingError
 from understudy.experiments import forest as experiment
+from understudy.experiments.rounds import Trials
 from understudy.rollouts import rollout
 
 TINY = {"rounds": 3, "steps": 20, "hidden": (8,), "rollouts": 2}
@@ -159,6 +160,8 @@ def test_the_command_writes_every_part(tmp_path, monkeypatch, capsys):
 
 def test_a_part_alone_leaves_the_figure_as_it_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(experiment, "ABLATION", {"dagger, forest": lambda forest: dagger(**TINY)})
+    flown = Trials("dagger", "forest", np.full((3, 2, 1), 5.0), np.ones((3, 2), int), handed=np.full(2, 5.0))
+    monkeypatch.setattr(experiment, "trials", lambda *_, **__: (flown, []))
     path = tmp_path / "forest.csv"
     _dispatch(["reproduce", "forest", "--trials", "2", "--out", str(path), "--parts", "ablation"])
     assert [file.name for file in tmp_path.iterdir()] == ["forest-ablation.csv"]

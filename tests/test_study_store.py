@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -318,3 +319,25 @@ def test_a_record_is_not_changed_by_storing_it(tmp_path: Path) -> None:
     before = copy.deepcopy(one)
     Store(tmp_path).write(one)
     assert one == before
+
+
+def test_a_study_may_begin_in_several_processes_at_once(tmp_path: Path) -> None:
+    failed: list[BaseException] = []
+
+    def begin_it(store: Store, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            store.begin({"name": "small", "title": "one"})
+        except BaseException as error:  # noqa: BLE001 (a thread's errors are not the test's)
+            failed.append(error)
+
+    for number in range(40):
+        together = threading.Barrier(3)
+        stores = [Store(tmp_path / str(number)) for _ in range(3)]
+        threads = [threading.Thread(target=begin_it, args=(store, together)) for store in stores]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert stores[0].about() == {"format": 1, "study": {"name": "small", "title": "one"}}
+    assert failed == []

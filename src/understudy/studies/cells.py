@@ -21,7 +21,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,7 +118,7 @@ class Store:
     def begin(self, study: dict[str, Any]) -> None:
         """Keep the study as it is run now (`Study.plain`); its cells stay whatever it was before."""
         about = {"format": FORMAT, "study": json.loads(canonical(study))}
-        if self.about() is None and self.directory.exists() and any(self.directory.iterdir()) and not self._ours():
+        if self.about() is None and self._foreign():
             raise RunError(f"the directory '{self.directory}' is not empty, and no study: choose another")
         self._clear_left_overs()
         if self.about() != about:
@@ -257,13 +257,17 @@ class Store:
         with waiting(self.directory / "claims" / "cells.lock"):
             yield
 
-    def _ours(self) -> bool:
-        return self.cells.is_dir() or (self.directory / "claims").is_dir()
+    def _foreign(self) -> bool:
+        """Whether the directory holds something, and nothing of a study, which another process may just begin."""
+        names = {path.name for path in self.directory.iterdir()} if self.directory.exists() else set()
+        begun = {name for name in names if name == STUDY or name.startswith(f".{STUDY}.")}
+        return bool(names) and not begun and not names & {"cells", "claims"}
 
     def _clear_left_overs(self) -> None:
         for path in (*self.cells.glob(".*"), *self.directory.glob(f".{STUDY}.*")):
-            if time.time() - path.stat().st_mtime > LEFT_OVER:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # its process has just given it its name
+                if time.time() - path.stat().st_mtime > LEFT_OVER:
+                    path.unlink()
 
 
 def _write(path: Path, text: str) -> None:
