@@ -138,7 +138,7 @@ def _picture(env: str, found: Sequence[Curve], path: Path) -> None:
     if not found[0].bundled and expert is not None and round(expert) != round(published.EXPERT.get(env, expert)):
         shown = found[0].demonstrations
     axis.set(title=f"{env}, {shown}", xlabel="environment steps", ylabel="return (mean ± standard error over seeds)")
-    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k")
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, ncols=2, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
     figures.save(picture, path)
