@@ -218,25 +218,36 @@ def test_the_lengths_on_cartpole_are_what_was_measured():
         assert f"| {name} | {after} | {' | '.join(cells)} |" in page
 
 
-@pytest.mark.parametrize(
-    ("page", "task", "algorithm", "preset", "count", "name"),
-    [
-        ("adril", "halfcheetah", "adril", "paper", 20, "HalfCheetah"),
-        ("adril", "halfcheetah", "adril", "paper", 5, "HalfCheetah, 5 trajectories"),
-        ("adril", "ant", "adril", "paper", 20, "Ant"),
-        ("adril", "ant", "adril", "paper-balanced", 20, "Ant, balanced"),
-        ("sqil", "halfcheetah", "sqil", "paper", 5, "5 trajectories"),
-        ("sqil", "halfcheetah", "sqil", "paper", 20, "20 trajectories"),
-        ("gail", "halfcheetah", "gail", "paper", 5, "HalfCheetah, `paper`"),
-        ("gail", "halfcheetah", "gail", "sac", 5, "HalfCheetah, `sac`"),
-        ("gail", "ant", "gail", "paper", 5, "Ant, `paper`"),
-    ],
-)
-def test_the_tables_of_reward_moments_are_their_results(page, task, algorithm, preset, count, name):
-    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
-    lines = figure_studies.lines(ROOT / f"docs/results/reward-{task}.csv")
+MOMENTS = [
+    ("reward-halfcheetah", "adril", "paper", 20, False, "HalfCheetah"),
+    ("reward-halfcheetah", "adril", "paper", 5, False, "HalfCheetah, 5 trajectories"),
+    ("reward-halfcheetah", "adril", "paper", 20, True, "HalfCheetah, bundled"),
+    ("reward-ant", "adril", "paper", 20, False, "Ant"),
+    ("reward-ant", "adril", "paper", 5, False, "Ant, 5 trajectories"),
+    ("reward-ant", "adril", "paper", 20, True, "Ant, bundled"),
+    ("reward-ant", "adril", "paper-balanced", 20, False, "Ant, balanced"),
+    ("balanced", "adril", "paper-balanced", 20, True, "Ant, balanced, bundled"),
+    ("reward-halfcheetah", "sqil", "paper", 5, False, "HalfCheetah, 5 trajectories"),
+    ("reward-halfcheetah", "sqil", "paper", 20, False, "HalfCheetah, 20 trajectories"),
+    ("reward-halfcheetah", "sqil", "paper", 5, True, "HalfCheetah, bundled"),
+    ("reward-ant", "sqil", "paper", 5, False, "Ant, 5 trajectories"),
+    ("reward-ant", "sqil", "paper", 5, True, "Ant, bundled"),
+    ("reward-halfcheetah", "gail", "paper", 5, False, "HalfCheetah, `paper`"),
+    ("reward-halfcheetah", "gail", "paper", 5, True, "HalfCheetah, `paper`, bundled"),
+    ("reward-halfcheetah", "gail", "sac", 5, False, "HalfCheetah, `sac`"),
+    ("reward-ant", "gail", "paper", 5, False, "Ant, `paper`"),
+    ("reward-ant", "gail", "paper", 5, True, "Ant, `paper`, bundled"),
+    ("reward-ant", "gail", "sac", 5, False, "Ant, `sac`"),
+]
+"""The rows of the pages of `adril`, `sqil` and `gail`: file, algorithm, preset, trajectories, bundled, first cell."""
+
+
+@pytest.mark.parametrize(("file", "algorithm", "preset", "count", "bundled", "name"), MOMENTS)
+def test_the_tables_of_reward_moments_are_their_results(file, algorithm, preset, count, bundled, name):
+    text = (ROOT / f"docs/{algorithm}.md").read_text(encoding="utf-8")
+    lines = figure_studies.lines(ROOT / f"docs/results/{file}.csv")
     found = reward.read(lines)
-    key = (algorithm, preset, count, False)
+    key = (algorithm, preset, count, bundled)
     at = [(c.algorithm, c.preset, c.trajectories, c.bundled) for c in found].index(key)
     curve, handed = found[at], reward.handed_over(lines)[at]
     assert {len(seeds) for seeds in curve.returns.values()} == {5}
@@ -244,11 +255,55 @@ def test_the_tables_of_reward_moments_are_their_results(page, task, algorithm, p
     cells = [*map(with_error, shown), with_error(curve.last_five), f"{curve.lowest:.0f}"]
     assert f"| {name} | ours | {' | '.join(cells)} |" in text
     if curve.papers:
-        theirs = published.reward(reward.TASKS[task], curve.published)
+        theirs = published.reward(lines[0]["env"], curve.published)
         cells = [with_error(theirs[1000 * x]) for x in (25, 50, 75, 100, 200, 300, 400, 475)]
         assert f"| | published | {' | '.join(cells)} |" in text
-    if page != "gail":
-        assert with_error(handed) in text
+    assert with_error(handed) in text
+
+
+def test_every_result_of_reward_moments_is_on_its_page():
+    measured = set()
+    for file in ("reward-halfcheetah", "reward-ant", "balanced"):
+        lines = figure_studies.lines(ROOT / f"docs/results/{file}.csv")
+        measured |= {(lines[0]["env"], c.algorithm, c.preset, c.trajectories, c.bundled) for c in reward.read(lines)}
+    assert len(measured) == len(MOMENTS)
+    for algorithm in ("adril", "sqil", "gail"):
+        shown = (ROOT / f"docs/{algorithm}.md").read_text(encoding="utf-8").count(" | ours | ")
+        assert shown == sum(row[1] == algorithm for row in MOMENTS)
+
+
+def test_the_table_of_five_trajectories_each_is_its_results():
+    page = (ROOT / "docs/gail.md").read_text(encoding="utf-8")
+    curves = [reward.read(figure_studies.lines(ROOT / f"docs/results/reward-{task}.csv")) for task in reward.TASKS]
+    for algorithm, preset in (("gail", "sac"), ("adril", "paper"), ("sqil", "paper"), ("gail", "paper")):
+        key = (algorithm, preset, 5, False)
+        ends = [
+            with_error(curve.last_five)
+            for found in curves
+            for curve in found
+            if (curve.algorithm, curve.preset, curve.trajectories, curve.bundled) == key
+        ]
+        assert f"| `{algorithm}`, preset `{preset}` | {' | '.join(ends)} |" in page
+
+
+@pytest.mark.parametrize(("env", "name"), [("HalfCheetahBulletEnv-v0", "HalfCheetah"), ("AntBulletEnv-v0", "Ant")])
+def test_the_bundled_actions_are_what_the_page_says(env, name):
+    page = (ROOT / "docs/adril.md").read_text(encoding="utf-8")
+    demos = us.load(env)
+    acts = demos.actions.astype(float).reshape(demos.episodes, -1, demos.actions.shape[-1])
+    sizes, changes = np.abs(acts), np.abs(np.diff(acts, axis=1))
+    cells = [f"{sizes.max():.3f}", f"{(sizes > 0.95).mean():.1%}", f"{(sizes > 0.9641).mean():.1%}"]
+    cells += [f"{changes.mean():.3f}", f"{(changes > 1).mean():.1%}"]
+    assert f"| {name}, bundled | {' | '.join(cells)} |" in page
+
+
+def test_the_clones_of_bundled_experts_are_what_the_pages_say():
+    rows = [row for row in _rows("bc-table.csv") if row["demonstrations"].startswith("bundled@")]
+    for env in ("HalfCheetahBulletEnv-v0", "AntBulletEnv-v0"):
+        means = [float(row["mean_return"]) for row in rows if row["env"] == env]
+        assert len(means) == 5
+        for page in ("adril", "bc", "experts"):
+            assert with_error(Sample.of(means)) in (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
 
 
 def test_the_speed_of_sac_and_of_the_loop_is_what_was_measured():

@@ -54,7 +54,9 @@ def test_the_papers_figures_are_studies_of_five_seeds_with_the_papers_numbers():
         assert {("adril", "paper", (20,)), ("sqil", "paper", (5,)), ("gail", "paper", (5,))} < counts
         # And once with equal numbers.
         assert ("adril", "paper", (5,)) in counts
-    steps = [entry.algorithm().round_steps for entry in figure_studies.paper("f-frequency").algorithms]
+    often = figure_studies.paper("f-frequency")
+    assert (len(often.protocol.seeds), often.protocol.steps, often.protocol.every) == (5, 500_000, 25_000)
+    steps = [entry.algorithm().round_steps for entry in often.algorithms]
     assert steps == [1250, 2500, 5000, 12500, 25000, 50000]
     clone = figure_studies.paper("bc-table").algorithms[0].algorithm()
     assert clone.rounds * clone.steps == 100_000
@@ -118,6 +120,23 @@ def test_the_figure_is_drawn_from_the_stored_returns(tmp_path, monkeypatch, caps
     assert "335 s on NVIDIA H200" in said
     assert out.with_suffix(".png").stat().st_size > 10_000
     assert next(iter(csv.reader(out.open(encoding="utf-8")))) == table.COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["f-frequency"], "runs/reward-halfcheetah"),
+        (["f-frequency", "--task", "ant"], "runs/reward-ant"),
+        (["f-frequency", "--work", "mine"], "mine"),
+        (["balanced"], "runs/reward-ant"),
+    ],
+)
+def test_figures_of_reward_moments_keep_their_cells_in_one_place_a_task(words, place, monkeypatch, tmp_path, capsys):
+    places = []
+    monkeypatch.setattr(figure_studies, "measured", lambda study, work, path, progress: places.append(work) or [])
+    assert command([*words, "--out", str(tmp_path / "returns.csv")], monkeypatch) != 0
+    assert "has no returns to draw" in capsys.readouterr().err
+    assert places == [place]
 
 
 def test_demonstrations_of_one_task_are_not_those_of_both(monkeypatch, capsys):

@@ -99,16 +99,17 @@ def reproduce_f_frequency(
         task: The paper's task.
         demos: An npz file of demonstrations. Default: the bundled ones.
         steps: Environment steps of each run. Default: 500,000.
-        every: Steps from one evaluation to the next. Default: 50,000.
+        every: Steps from one evaluation to the next, or from one move of f where that is more. Default: 25,000.
         seeds: Seeds of each. Default: 5.
         episodes: Episodes that a policy plays in an evaluation. Default: 10.
         lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
         workers: Processes for stepping and playing. Default: one for each core.
-        work: Where cells are kept as they finish. Default: runs/f-frequency.
+        work: Where cells are kept as they finish. Default: runs/reward-TASK.
         out: The CSV file of returns; the figure goes beside it. Default: docs/results/f-frequency.csv.
     """
     env = reward.TASKS[task]
-    _reproduce("f-frequency", env, None, demos, workers, work, out, seeds, steps, every, episodes, lag)
+    place = work or f"runs/reward-{task}"
+    _reproduce("f-frequency", env, None, demos, workers, place, out, seeds, steps, every, episodes, lag)
 
 
 def _reproduce(

@@ -78,14 +78,21 @@ def stored(groups: Sequence[Group], store: Store, path: Path, before: list[dict[
     """The file with the cells of these groups in place of those lines that they make anew."""
     cells = [{**store.read(cell.key), "shown": group.shown} for group in groups for cell in group.cells]
     new = [dict(zip(table.COLUMNS, map(str, row), strict=True)) for row in table.rows(cells)]
+    return merged(before, new, path)
+
+
+def merged(
+    before: Sequence[dict[str, str]], new: Sequence[dict[str, str]], path: Path, columns: list[str] = table.COLUMNS
+) -> list[dict[str, str]]:
+    """The file of lines from before and new ones, which take the place of those of the same learners."""
     made = {tuple(line[name] for name in IDENTITY) for line in new}
     kept = [line for line in before if tuple(line[name] for name in IDENTITY) not in made]
     all_ = sorted([*kept, *new], key=lambda line: [line[name] for name in IDENTITY])
-    write_csv(path, table.COLUMNS, ([line[name] for name in table.COLUMNS] for line in all_))
+    write_csv(path, columns, ([line[name] for name in columns] for line in all_))
     return all_
 
 
-def lines(path: Path) -> list[dict[str, str]]:
+def lines(path: Path, columns: list[str] = table.COLUMNS) -> list[dict[str, str]]:
     """Those of a results file; none where there is no file."""
     if path.suffix != ".csv":
         raise SettingError(f"out is '{path}': a .csv file is needed (the figure goes beside it, as .png)")
@@ -93,7 +100,7 @@ def lines(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        if reader.fieldnames != table.COLUMNS:
+        if reader.fieldnames != columns:
             raise SettingError(f"out is '{path}', which holds something else: choose another file")
         return list(reader)
 

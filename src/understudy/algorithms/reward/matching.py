@@ -329,13 +329,24 @@ class RewardMatching(Algorithm):
 def _payoff(state: RewardState, data: RoundData, ours: Float[Array, " D"], sides: Sides) -> Float[Array, ""]:
     """‖E k(x, ·) over the round's steps − E k(x, ·) over held-out steps‖, absorbing states included.
 
-    `ours` is the first mean, in features. The absorbing state is far from all others: it adds the difference of the two
-    shares, squared.
+    `ours` is the first mean, in features.
     """
     unseen = data.demonstrations if data.held_out is None else data.held_out
     some = unseen.sample(jax.random.key(0), (FEATURES,))  # the same ones in every round
     theirs = state.kernel.features(state.kernel.points(some)).mean(0)
-    at_rest, they_rest = sides.current.absorbed_share, sides.expert.absorbed_share
+    return distance(ours, theirs, sides.current.absorbed_share, sides.expert.absorbed_share)
+
+
+def distance(
+    ours: Float[Array, " D"],
+    theirs: Float[Array, " D"],
+    at_rest: float | Float[Array, ""],
+    they_rest: float | Float[Array, ""],
+) -> Float[Array, ""]:
+    """Between two means of features, each of a side that is at rest for a share of its time.
+
+    The absorbing state is far from all others: it adds the difference of the two shares, squared.
+    """
     apart = (1 - at_rest) * ours - (1 - they_rest) * theirs
     return jnp.sqrt(jnp.sum(apart**2) + (at_rest - they_rest) ** 2)
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,15 +105,14 @@ def rows(cells: Sequence[Cell]) -> list[list[Any]]:
         if cell["status"].startswith(NOTHING):
             continue
         asked, shown, by = cell["asked"], cell["shown"], cell["made"]
-        algorithm, task = asked["algorithm"], asked["task"]
+        who = learner(asked, shown)
         for row in cell["rows"]:
             returns = np.asarray(row["returns"], np.float64)
             made.append(
                 [
-                    *(task["env"], algorithm["name"], algorithm["preset"], asked["seed"], row["x_kind"], row["x"]),
-                    *(round(float(returns.mean()), 3), round(float(returns.std()), 3), task["trajectories"]),
-                    f"{shown.get('demos')}@{str(task['demonstrations'])[:12]}",
-                    json.dumps(algorithm["settings"], sort_keys=True, ensure_ascii=False),
+                    *(who["env"], who["algorithm"], who["preset"], asked["seed"], row["x_kind"], row["x"]),
+                    *(round(float(returns.mean()), 3), round(float(returns.std()), 3), who["trajectories"]),
+                    *(who["demonstrations"], who["settings"]),
                     *(row.get("steps"), len(returns), row.get("payoff"), shown.get("expert_return")),
                     *(round(float(cell["seconds"]), 1), by["device"], by["command"]),
                     " ".join(f"{name}={version}" for name, version in by["versions"].items()),
@@ -121,6 +120,19 @@ def rows(cells: Sequence[Cell]) -> list[list[Any]]:
                 ]
             )
     return [["" if value is None else value for value in row] for row in made]
+
+
+def learner(asked: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that tell a learner's lines from another's."""
+    algorithm, task = asked["algorithm"], asked["task"]
+    return {
+        "env": task["env"],
+        "algorithm": algorithm["name"],
+        "preset": algorithm["preset"],
+        "settings": json.dumps(algorithm["settings"], sort_keys=True, ensure_ascii=False),
+        "trajectories": task["trajectories"],
+        "demonstrations": f"{shown.get('demos')}@{str(task['demonstrations'])[:12]}",
+    }
 
 
 def _both(sample: Sample | None) -> tuple[str, str]:
