@@ -29,8 +29,11 @@ class Watched(SAC):
 
 
 def watched(make=us.adril, **settings):
-    """An algorithm of which one turn is a round, with minibatches so large that they have every row in them."""
+    """An algorithm of which one turn is a round, with minibatches so large that they have every row in them.
+
+    AdRIL has labels."""
     given = {"rounds": 4, "round_steps": 12, "frequency": 12, "random_steps": 0, "batch_size": 2048}
+    given |= {"kernel": "indicator"} if make is us.adril else {}
     return make(**given | settings, sac=Watched(hidden=(4,), discount=0.9))
 
 
@@ -112,14 +115,14 @@ def from_row(batch):
 def test_adrils_rewards_are_by_where_a_step_comes_from(index):
     """1/N_E on the expert's, −1/N_π on earlier rounds', 0 on this round's; N_π grows with the rounds."""
     sides = Sides(expert=side(100, 20), earlier=side(12 * index, 3 * index), current=side(12, 0))
-    moments = us.adril().moves(None, RoundData(None, round=index), sides, None)
+    moments = us.adril(kernel="indicator").moves(None, RoundData(None, round=index), sides, None)
     reward = moments.reward(SimpleNamespace(round=jnp.array([-1, 0, index - 1, index])))
     np.testing.assert_allclose(reward, [1 / 20, -1 / (3 * index), -1 / (3 * index), 0], rtol=1e-6)
 
 
 def test_in_the_first_round_only_the_experts_steps_are_paid():
     sides = Sides(side(100, 5), side(0, 0), side(12, 1))
-    moments = us.adril().moves(None, RoundData(None, round=0), sides, None)
+    moments = us.adril(kernel="indicator").moves(None, RoundData(None, round=0), sides, None)
     np.testing.assert_allclose(moments.reward(SimpleNamespace(round=jnp.array([-1, 0]))), [1 / 5, 0], rtol=1e-6)
 
 
@@ -130,7 +133,9 @@ def test_sqil_is_adril_whose_labels_never_move(index):
     rounds = SimpleNamespace(round=jnp.array([-1, 0, index]))
     np.testing.assert_array_equal(moments.reward(rounds), [1, 0, 0])
     # AdRIL's first f, for a demonstration of one trajectory.
-    start = us.adril().moves(None, RoundData(None, round=0), Sides(side(1, 1), side(0, 0), side(1, 0)), None)
+    start = us.adril(kernel="indicator").moves(
+        None, RoundData(None, round=0), Sides(side(1, 1), side(0, 0), side(1, 0)), None
+    )
     np.testing.assert_array_equal(moments.reward(rounds), start.reward(rounds))
 
 
@@ -455,7 +460,7 @@ def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_1
         assert (getattr(paper, name), getattr(plain, name)) == (value, not value)
         assert getattr(us.sqil.preset("paper"), name) == value
     assert (plain.balanced, paper.balanced, balanced.balanced) == (False, False, True)
-    assert plain.kernel == "indicator"
+    assert (plain.kernel, paper.kernel, balanced.kernel) == ("features", "indicator", "indicator")
     for algorithm in (plain, us.sqil()):  # Tables 9 and 10
         sac = algorithm.sac
         assert (sac.discount, sac.tau, sac.lr, sac.schedule) == (0.98, 0.02, 7.3e-4, "linear")

@@ -204,14 +204,15 @@ def test_the_lengths_on_cartpole_are_what_was_measured():
     (expert,) = (row for row in rows if row["algorithm"] == "expert")
     assert f"after {float(expert['mean_return']):.1f} steps" in page
     learners = dict.fromkeys((row["algorithm"], row["settings"]) for row in rows if row is not expert)
-    assert len(learners) == 6
+    assert len(learners) == 8
     for algorithm, settings in learners:
         mine = [row for row in rows if (row["algorithm"], row["settings"]) == (algorithm, settings)]
         means = np.array([_numbers(mine, "env_steps", x) for x in range(1024, 20481, 1024)])
         assert means.shape == (20, 4)
         late, handed = Sample.of(means[-5:].mean(axis=0)), Sample.of(_numbers(mine, "handed_over", 20480))
         chosen = json.loads(settings)
-        name = f"{algorithm}, balanced" if chosen["balanced"] and algorithm == "adril" else algorithm
+        labels = chosen.get("kernel") == "indicator"
+        name = f"{algorithm}{', labels' * labels}{', balanced' * (labels and chosen['balanced'])}"
         after = "an absorbing state" if chosen["absorbing"] else "nothing"
         cells = [f"{late.mean:.1f} ± {late.standard_error:.1f}", f"{means.max():.1f}"]
         cells.append(f"{handed.mean:.1f} ± {handed.standard_error:.1f}")

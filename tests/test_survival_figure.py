@@ -32,12 +32,14 @@ def test_the_expert_is_down_in_twenty_steps_and_its_ends_are_ends():
     np.testing.assert_array_equal(shown.actions, again.actions)
 
 
-def test_learners_differ_in_absorbing_states_and_balance_alone():
+def test_learners_differ_in_absorbing_states_kernel_and_balance_alone():
     found = {entry.label: entry.algorithm() for entry in survival.learners(2000)}
-    assert len(found) == 6
+    assert len(found) == 8
     for name, algorithm in found.items():
         assert algorithm.absorbing == ("no absorbing" not in name)
-        assert algorithm.balanced == ("balanced" in name)
+        assert algorithm.balanced == ("balanced" in name or "sqil" in name)
+        if "sqil" not in name:
+            assert algorithm.kernel == ("indicator" if "labels" in name else us.adril().kernel)
         assert (algorithm.rounds, algorithm.round_steps) == (2, 1024)
         assert algorithm.soft_q.target_entropy == us.adril().soft_q.target_entropy
 
@@ -75,7 +77,7 @@ def lives(monkeypatch, tmp_path):
     return command, asked
 
 
-def test_the_command_writes_and_draws_the_expert_and_six_learners(lives, capsys):
+def test_the_command_writes_and_draws_the_expert_and_eight_learners(lives, capsys):
     command, asked = lives
     assert command("--trajectories", "7", "--seeds", "2", "--steps", "2048", "--out", "s.csv") == 0
     with Path("s.csv").open(newline="", encoding="utf-8") as file:
@@ -83,14 +85,14 @@ def test_the_command_writes_and_draws_the_expert_and_six_learners(lives, capsys)
     assert list(rows[0]) == table.COLUMNS
     assert (rows[0]["algorithm"], rows[0]["x_kind"], rows[0]["episodes"]) == ("expert", "expert", "1000")
     assert 12 < float(rows[0]["mean_return"]) < 20
-    assert len(rows) == 1 + 6 * 2 * 3
-    assert len(asked) == 6 * 2
+    assert len(rows) == 1 + 8 * 2 * 3
+    assert len(asked) == 8 * 2
     assert {count for _, count in asked} == {7}
     assert Path("s.png").read_bytes()[:4] == b"\x89PNG"
     lines = [re.split("  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
     told = {(line[0], line[1]): line[2:] for line in lines if line[0].startswith(("adril", "sqil"))}
-    assert len(told) == 6
-    assert told["adril, balanced", "an absorbing state"] == ["16.5 ± 0.5", "17.0", "16.5 ± 0.5"]
+    assert len(told) == 8
+    assert told["adril, labels, balanced", "an absorbing state"] == ["16.5 ± 0.5", "17.0", "16.5 ± 0.5"]
     assert told["sqil", "nothing"] == ["300.5 ± 0.5", "301.0", "300.5 ± 0.5"]
 
 

@@ -45,8 +45,7 @@ def reproduce_survival(
     if done.failed:
         raise RunError(f"not all learners could be trained: {', '.join(done.failed)}")
     cells = records(study.groups(), Store(place))
-    lines = [dict(zip(table.COLUMNS, map(str, row), strict=True)) for row in table.rows(cells)]
-    lines = [survival.expert_line(1000), *lines]
+    lines = [survival.expert_line(1000), *table.lines(cells)]
     write_csv(path, table.COLUMNS, (list(line.values()) for line in lines))
     survival.draw(lines, path.with_suffix(".png"))
     _tell(lines)

@@ -16,14 +16,14 @@ bad there.
 """
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -35,10 +35,13 @@ from understudy.envs import Environment, HostEnvironment, make
 from understudy.errors import SettingError
 from understudy.front_door import imitate
 from understudy.policies import Policy
+from understudy.results import Result
 from understudy.rl.sac import SACState, values
 from understudy.rollouts import Episodes, rollout
 from understudy.run import Progress
+from understudy.studies.evaluator import Point, begin
 from understudy.studies.groups import Group
+from understudy.studies.training import due, handed, record
 from understudy.types import State, Transition
 
 WINDOW = 50
@@ -55,6 +58,8 @@ class Episode:
     seed: int
     x: int
     """Environment steps by then."""
+    steps: int
+    """Exactly."""
     episode: int
     episode_return: float
     lost_at: int | None
@@ -89,56 +94,133 @@ def watched(
     place: Path,
     workers: int,
     progress: Progress,
-) -> list[Episode]:
-    """Train a group's cells and look at what their policies play; goes on from `place` where it was there before."""
-    algorithm, protocol = group.algorithm, group.cells[0].asked["protocol"]
-    if not isinstance(algorithm, RewardMatching) or algorithm.stepping is None:
-        raise SettingError(f"{algorithm.card.title} does not match reward moments by RL: name adril, sqil or gail")
+) -> tuple[list[dict[str, Any]], list[Episode]]:
+    """Train a group's cells: their records, as a study stores them, and the episodes that their policies played.
+
+    It keeps its place in a directory, and goes on from there after a kill -9.
+    """
     expert = demonstrations.expert_return
+    if not isinstance(group.algorithm, RewardMatching):
+        title = group.algorithm.card.title
+        raise SettingError(f"{title} does not match reward moments by RL: name adril, sqil or gail with SAC")
     if expert is None:
         raise SettingError("the demonstrations do not tell the expert's return, which failures are measured by")
-    a_round, seeds = algorithm.stepping.turns * algorithm.stepping.rows, [cell.seed for cell in group.cells]
-    log, every = place / "episodes.csv", protocol["every"]
-    known = read(log)
-    training = demonstrations.first(group.cells[0].trajectories).transitions()
-    shown = jax.tree.map(lambda x: jnp.asarray(x[_spread(len(training.t))]), training)
-    with _players(env, workers) as play:
-
-        def visit(rounds: int, states: Callable[[], State]) -> None:
-            steps = rounds * a_round
-            x = steps // every * every
-            if x == (steps - a_round) // every * every or any(episode.x == x for episode in known):
-                return
-            held = states()
-            runs = [jax.tree.map(lambda leaf, i=index: leaf[i], held) for index in range(len(seeds))]
-            jobs = [
-                (jax.device_get(algorithm.policy(state)), protocol["episodes"], start)
-                for state, start in zip(runs, _starts(seeds, steps), strict=True)
-            ]
-            new = [
-                episode
-                for seed, state, episodes in zip(seeds, runs, play(jobs), strict=True)
-                for episode in _judged(state, episodes, shown, seed, x, expert.mean, env.spec.horizon)
-            ]
-            known.extend(new)
-            _append(log, new)
-
-        imitate(
-            algorithm,
+    if expert.mean <= 0:
+        raise SettingError(f"the expert returns {expert.mean:.1f}: half of it says nothing where it is not above 0")
+    with _Watch(group, demonstrations, env, place, workers, expert.mean) as watch:
+        result = imitate(
+            group.algorithm,
             demonstrations,
             env,
-            seeds=seeds,
+            seeds=[cell.seed for cell in group.cells],
             episodes=group.cells[0].trajectories,
             progress=progress,
             checkpoint=place / "checkpoint.npz",
-            visit=visit,
-            workers=min(len(seeds), workers),
+            visit=watch.visit,
+            workers=min(len(group.cells), workers),
         )
-    return known
+        if result.interrupted:
+            raise KeyboardInterrupt("training keeps its place")
+        returns = watch.returns(result)
+    cells = enumerate(group.cells)
+    return [record(group, cell, index, result, returns, len(group.cells)) for index, cell in cells], watch.found
+
+
+class _Watch:
+    """Plays policies when it is time, while their training goes on, and judges what they played."""
+
+    def __init__(
+        self,
+        group: Group,
+        demonstrations: Demonstrations,
+        env: Environment | HostEnvironment,
+        place: Path,
+        workers: int,
+        expert: float,
+    ):
+        self.group, self.env, self.expert = group, env, expert
+        self.episodes = group.cells[0].asked["protocol"]["episodes"]
+        self.log = place / "episodes.csv"
+        self.found = read(self.log)
+        self._steps = {episode.x: episode.steps for episode in self.found}
+        self._waiting: list[tuple[int, int, list[RewardState], list[Future[Episodes]]]] = []
+        self._pool: ProcessPoolExecutor | None = None
+        self._workers = workers
+        shown = demonstrations.first(group.cells[0].trajectories).transitions()
+        some = np.unique(np.linspace(0, len(shown.t) - 1, min(SHOWN, len(shown.t))).astype(int))
+        self.shown = jax.tree.map(lambda x: jnp.asarray(x[some]), shown)
+
+    def __enter__(self) -> Self:
+        if isinstance(self.env, HostEnvironment) and self.env.registered and self._workers > 1:
+            self._pool = ProcessPoolExecutor(
+                self._workers, mp_context=get_context("spawn"), initializer=begin, initargs=(os.getpid(),)
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def visit(self, rounds: int, states: Callable[[], State]) -> None:
+        at = due(self.group, rounds)
+        if at is None or at[1] in self._steps:
+            return
+        self._collect()
+        _, x, steps = at
+        held = jax.device_get(states())
+        runs = [jax.tree.map(lambda leaf, i=index: leaf[i], held) for index in range(len(self.group.cells))]
+        played = [
+            self._play(self.group.algorithm.policy(state), cell.seed, steps)
+            for state, cell in zip(runs, self.group.cells, strict=True)
+        ]
+        self._steps[x] = steps
+        self._waiting.append((x, steps, runs, played))
+
+    def returns(self, result: Result) -> dict[Point, np.ndarray]:
+        """What every policy returned, those that are handed over included."""
+        ends = {}
+        for cell, run, actor in zip(self.group.cells, result.runs, result.policies, strict=True):
+            point = handed(self.group, cell, run.status)
+            if point is not None:
+                ends[point] = self._play(actor.policy, cell.seed, point.steps)
+        self._collect()
+        by_seed = {cell.seed: cell.key for cell in self.group.cells}
+        found: dict[Point, list[float]] = {}
+        for one in self.found:
+            point = Point("env_steps", one.x, one.steps, by_seed[one.seed])
+            found.setdefault(point, []).append(one.episode_return)
+        later = {point: played.result().returns for point, played in ends.items()}
+        return {point: np.array(returns) for point, returns in found.items()} | later
+
+    def _play(self, policy: Policy, seed: int, steps: int) -> Future[Episodes]:
+        start = int(np.random.SeedSequence([seed, steps, 2]).generate_state(1)[0])
+        if self._pool is not None:
+            return self._pool.submit(
+                _named, self.env.name, self.env.spec.horizon, jax.device_get(policy), self.episodes, start
+            )
+        done: Future[Episodes] = Future()
+        done.set_result(rollout(self.env, policy, self.episodes, start))
+        return done
+
+    def _collect(self) -> None:
+        for x, steps, runs, played in self._waiting:
+            new = []
+            for cell, state, episodes in zip(self.group.cells, runs, played, strict=True):
+                new += _judged(
+                    state, episodes.result(), self.shown, (cell.seed, x, steps), self.expert, self.env.spec.horizon
+                )
+            self.found += new
+            _append(self.log, new)
+        self._waiting.clear()
 
 
 def _judged(
-    state: RewardState, played: Episodes, shown: Transition, seed: int, x: int, expert: float, horizon: int
+    state: RewardState,
+    played: Episodes,
+    shown: Transition,
+    about: tuple[int, int, int],
+    expert: float,
+    horizon: int,
 ) -> list[Episode]:
     """The episodes of one policy, as its critic, its f and its kernel see them."""
     if not isinstance(state.player, SACState):
@@ -155,7 +237,8 @@ def _judged(
         at_rest = counted(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbed_share
         found.append(
             Episode(
-                *(seed, x, index, float(played.returns[index]), lost),
+                *about,
+                *(index, float(played.returns[index]), lost),
                 *(float(belief[here].mean()), float(belief_shown.mean())),
                 *(float(reward[here].mean()), float(reward_shown.mean())),
                 float(distance(ours[:length].mean(0), theirs.mean(0), at_rest, they_rest)),
@@ -172,26 +255,9 @@ def _seen(state: RewardState, steps: Transition) -> tuple[Any, Any, Any]:
     return belief, state.moments.reward(steps), state.kernel.features(state.kernel.points(steps))
 
 
-@contextmanager
-def _players(env: Environment | HostEnvironment, workers: int) -> Iterator[Callable[[Sequence[Any]], list[Episodes]]]:
-    """What plays (policy, episodes, seed) jobs: other processes where the environment is Gymnasium's."""
-    if not (isinstance(env, HostEnvironment) and env.registered and workers > 1):
-        yield lambda jobs: [rollout(env, *job) for job in jobs]
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield lambda jobs: list(pool.map(partial(_play, env.name, env.spec.horizon), jobs))
-
-
-def _play(name: str, horizon: int, job: tuple[Policy, int, int]) -> Episodes:
-    return rollout(make(name, horizon), *job)
-
-
-def _starts(seeds: Sequence[int], steps: int) -> list[int]:
-    return [int(np.random.SeedSequence([seed, steps, 2]).generate_state(1)[0]) for seed in seeds]
-
-
-def _spread(size: int) -> np.ndarray:
-    return np.unique(np.linspace(0, size - 1, min(SHOWN, size)).astype(int))
+def _named(name: str, horizon: int, policy: Policy, episodes: int, start: int) -> Episodes:
+    """In another process, which cannot be handed an environment but can make it."""
+    return rollout(make(name, horizon), policy, episodes, start)
 
 
 def _append(path: Path, episodes: Sequence[Episode]) -> None:
@@ -216,7 +282,7 @@ def episode(line: Mapping[str, str]) -> Episode:
         return float(line[name])
 
     return Episode(
-        *(int(line["seed"]), int(line["x"]), int(line["episode"]), number("episode_return")),
+        *(int(line["seed"]), int(line["x"]), int(line["steps"]), int(line["episode"]), number("episode_return")),
         int(line["lost_at"]) if line["lost_at"] else None,
         *(number("belief"), number("belief_shown"), number("reward"), number("reward_shown"), number("payoff")),
     )

@@ -77,8 +77,7 @@ def measured(study: Study, directory: str | os.PathLike[str], path: Path, progre
 def stored(groups: Sequence[Group], store: Store, path: Path, before: list[dict[str, str]]) -> list[dict[str, str]]:
     """The file with the cells of these groups in place of those lines that they make anew."""
     cells = [{**store.read(cell.key), "shown": group.shown} for group in groups for cell in group.cells]
-    new = [dict(zip(table.COLUMNS, map(str, row), strict=True)) for row in table.rows(cells)]
-    return merged(before, new, path)
+    return merged(before, table.lines(cells), path)
 
 
 def merged(

@@ -9,6 +9,7 @@ outlives it was paid for living.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,8 @@ SPEED, CARELESS = 0.5, 0.3
 EXPERT = "expert"
 ROUND_STEPS, BATCH, HIDDEN = 1024, 128, (64, 64)
 """Small, since CartPole is: everything else is as it is by default."""
+LABELS = "indicator"
+"""The kernel whose rewards are labels."""
 TICKS = (10, 20, 50, 100, 200, 500)
 
 
@@ -66,15 +69,23 @@ def expert_line(episodes: int) -> dict[str, str]:
     return {name: str(known.get(name, "")) for name in table.COLUMNS}
 
 
+LEARNERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("adril", {"balanced": False}),
+    ("adril", {"balanced": False, "kernel": LABELS}),
+    ("adril", {"balanced": True, "kernel": LABELS}),
+    ("sqil", {"balanced": True}),
+)
+"""AdRIL as it is by default, with the labels of the indicator kernel, and with balanced minibatches of them; SQIL."""
+
+
 def learners(steps: int) -> list[Entry]:
-    """AdRIL, AdRIL with balanced minibatches, and SQIL, each with absorbing states and without."""
+    """All of them, each with absorbing states and without."""
     small = {"rounds": -(-steps // ROUND_STEPS), "round_steps": ROUND_STEPS, "batch_size": BATCH}
     chosen = []
-    for name, balanced in (("adril", False), ("adril", True), ("sqil", True)):
+    for algorithm, own in LEARNERS:
         for absorbing in (True, False):
-            settings = {"absorbing": absorbing, "balanced": balanced, **small, "soft_q": {"hidden": HIDDEN}}
-            label = f"{name}{', balanced' * balanced}, {'' if absorbing else 'no '}absorbing states"
-            chosen.append(Entry(name, settings=settings, label=label))
+            settings = {"absorbing": absorbing, **own, **small, "soft_q": {"hidden": HIDDEN}}
+            chosen.append(Entry(algorithm, settings=settings, label=_label(_who(algorithm, own), absorbing)))
     return chosen
 
 
@@ -94,8 +105,16 @@ def lengths(lines: Sequence[Mapping[str, str]]) -> tuple[Sample, list[Curve]]:
 
 def named(curve: Curve) -> tuple[str, bool]:
     """A learner as a person reads it, and whether it has absorbing states."""
-    balanced = ", balanced" if curve.settings["balanced"] and curve.algorithm == "adril" else ""
-    return f"{curve.algorithm}{balanced}", curve.settings["absorbing"]
+    return _who(curve.algorithm, curve.settings), curve.settings["absorbing"]
+
+
+def _who(algorithm: str, settings: Mapping[str, Any]) -> str:
+    labels = settings.get("kernel") == LABELS
+    return f"{algorithm}{', labels' * labels}{', balanced' * (labels and settings['balanced'])}"
+
+
+def _label(who: str, absorbing: bool) -> str:
+    return f"{who}, {'' if absorbing else 'no '}absorbing states"
 
 
 def draw(lines: Sequence[Mapping[str, str]], path: Path) -> None:
@@ -106,8 +125,7 @@ def draw(lines: Sequence[Mapping[str, str]], path: Path) -> None:
     for curve in curves:
         who, absorbing = named(curve)
         color = colors.setdefault(who, figures.LINES[len(colors)])
-        label = f"{who}, {'' if absorbing else 'no '}absorbing states"
-        figures.draw_points(axis, curve.samples, color, label, published=not absorbing)
+        figures.draw_points(axis, curve.samples, color, _label(who, absorbing), published=not absorbing)
     axis.axhline(expert.mean, color=figures.EXPERT, linewidth=1.5, label="the expert", zorder=0)
     axis.set(
         title=f"{ENV}: learners of an expert that soon drops the pole",

@@ -55,7 +55,7 @@ class Evaluator:
         self._seeds = seeds
         if isinstance(self.env, HostEnvironment) and self.env.registered and self.workers > 1:
             self._pool = ProcessPoolExecutor(
-                self.workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
+                self.workers, mp_context=get_context("spawn"), initializer=begin, initargs=(os.getpid(),)
             )
         try:
             for kind, x, steps, key, *returns in self._lines():
@@ -118,7 +118,7 @@ class Evaluator:
         self._played[point] = returns
 
 
-def _begin(parent: int) -> None:
+def begin(parent: int) -> None:
     """In a process that plays: Ctrl-C is its parent's to answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)

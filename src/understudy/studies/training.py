@@ -13,7 +13,7 @@ is written there, whole, before any cell is stored, so that a death in between l
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -138,8 +138,6 @@ class _Program:
         self.protocol = cells[0].asked["protocol"]
         self.demonstrations, self.env = demonstrations, env
         self.algorithm = group.algorithm
-        stepping = self.algorithm.stepping
-        self.a_round = 1 if stepping is None else stepping.turns * stepping.rows
 
     def run(self) -> None:
         keys = {cell.key: cell.seed for cell in self.cells}
@@ -161,81 +159,104 @@ class _Program:
                 )
             if result.interrupted:
                 raise KeyboardInterrupt("training keeps its place")
-            handed = [self._handed(index, run.status) for index, run in enumerate(result.runs)]
-            for point, actor in zip(handed, result.policies, strict=True):
+            ends = [handed(self.group, cell, run.status) for cell, run in zip(self.cells, result.runs, strict=True)]
+            for point, actor in zip(ends, result.policies, strict=True):
                 if point is not None:
                     evaluator.add(point, actor)
             with self.progress(f"{title}: playing what is left") as report:
                 returns = evaluator.returns(report)
         records = [
             {
-                "record": self._record(index, result, returns),
+                "record": record(self.group, self.cells[index], index, result, returns, len(self.cells)),
                 "policy": None if point is None else evaluator.path(point).name,
             }
-            for index, point in enumerate(handed)
+            for index, point in enumerate(ends)
         ]
         write_json(self.place / RECORDS, records)
 
-    def _visitor(self, evaluator: Evaluator) -> Callable[[int, Callable[[], State]], None] | None:
-        """After the first round that reaches a multiple of what the protocol says, the policies as they are."""
-        every, by_rounds = self.protocol["every"], self.protocol["rounds_every"]
-        if every is None and by_rounds is None:
-            return None
-        kind, between, a_round = ("round", by_rounds, 1) if every is None else ("env_steps", every, self.a_round)
+    def _visitor(self, evaluator: Evaluator) -> Callable[[int, Callable[[], State]], None]:
+        """When it is time, the policies as they are."""
         spec = replace(self.demonstrations.for_task(self.env.spec, self.env.name), env=public_name(self.env)).spec
 
         def visit(rounds: int, states: Callable[[], State]) -> None:
-            steps = rounds * a_round
-            if steps // between == (steps - a_round) // between:
+            at = due(self.group, rounds)
+            if at is None:
                 return
             policies = jax.device_get(jax.vmap(self.algorithm.policy)(states()))
             for index, cell in enumerate(self.cells):
                 actor = Actor(jax.tree.map(lambda x, i=index: x[i], policies), spec)
-                evaluator.add(Point(kind, steps // between * between, steps, cell.key), actor)
+                evaluator.add(Point(*at, cell.key), actor)
 
         return visit
 
-    def _handed(self, index: int, status: str) -> Point | None:
-        """The policy that a run returns, at what the whole run took: steps, rounds, or trajectories to learn from."""
-        if status.startswith("diverged"):
-            return None
-        cell = self.cells[index]
-        if "environment" not in self.algorithm.card.needs:
-            return Point(HANDED_OVER, cell.trajectories, cell.trajectories, cell.key)
-        total, every = self.algorithm.rounds * self.a_round, self.protocol["every"]
-        return Point(HANDED_OVER, total if every is None else max(total // every * every, every), total, cell.key)
 
-    def _record(self, index: int, result: Result, returns: dict[Point, np.ndarray]) -> dict[str, Any]:
-        cell, run = self.cells[index], result.runs[index]
-        payoffs = result.history.get("payoff")
-        rows = []
-        for point, scores in sorted((point, scores) for point, scores in returns.items() if point.key == cell.key):
-            payoff: float | None = None
-            if point.kind == HANDED_OVER:
-                payoff = run.payoff
-            elif payoffs is not None:
-                payoff = float(payoffs[index, point.steps // (self.a_round if point.kind == "env_steps" else 1) - 1])
-            rows.append(
-                {
-                    "x_kind": point.kind,
-                    "x": point.x,
-                    "steps": point.steps if point.kind != "round" and self.a_round > 1 else None,
-                    "payoff": payoff if payoff is not None and np.isfinite(payoff) else None,
-                    "returns": [round(float(score), 6) for score in scores],
-                }
-            )
-        queries = result.history.get("queries")
-        about = provenance()
-        return {
-            "format": FORMAT,
-            "key": cell.key,
-            "asked": cell.asked,
-            "shown": self.group.shown,
-            "rows": rows,
-            "status": run.status,
-            "seconds": result.config["seconds"],
-            "together": len(self.cells),
-            "env_steps": self.algorithm.rounds * self.a_round if self.algorithm.stepping is not None else None,
-            "queries": None if queries is None else int(np.nanmax(queries[index])),
-            "made": {name: about[name] for name in ("command", "versions", "date", "device")},
-        }
+def record(
+    group: Group, cell: Cell, index: int, result: Result, returns: Mapping[Point, np.ndarray], together: int
+) -> dict[str, Any]:
+    """What is stored of a cell: run `index` of what `imitate` returned, and what its policies returned."""
+    run, a_round = result.runs[index], _a_round(group)
+    payoffs = result.history.get("payoff")
+    rows = []
+    for point, scores in sorted((point, scores) for point, scores in returns.items() if point.key == cell.key):
+        payoff: float | None = None
+        if point.kind == HANDED_OVER:
+            payoff = run.payoff
+        elif payoffs is not None:
+            payoff = float(payoffs[index, point.steps // (a_round if point.kind == "env_steps" else 1) - 1])
+        rows.append(
+            {
+                "x_kind": point.kind,
+                "x": point.x,
+                "steps": point.steps if point.kind != "round" and a_round > 1 else None,
+                "payoff": payoff if payoff is not None and np.isfinite(payoff) else None,
+                "returns": [round(float(score), 6) for score in scores],
+            }
+        )
+    queries = result.history.get("queries")
+    about = provenance()
+    return {
+        "format": FORMAT,
+        "key": cell.key,
+        "asked": cell.asked,
+        "shown": group.shown,
+        "rows": rows,
+        "status": run.status,
+        "seconds": result.config["seconds"],
+        "together": together,
+        "env_steps": group.algorithm.rounds * a_round if group.algorithm.stepping is not None else None,
+        "queries": None if queries is None else int(np.nanmax(queries[index])),
+        "made": {name: about[name] for name in ("command", "versions", "date", "device")},
+    }
+
+
+def handed(group: Group, cell: Cell, status: str) -> Point | None:
+    """The policy that a run returns, at what the whole run took: steps, rounds, or trajectories to learn from.
+
+    None where it diverged.
+    """
+    if status.startswith("diverged"):
+        return None
+    if "environment" not in group.algorithm.card.needs:
+        return Point(HANDED_OVER, cell.trajectories, cell.trajectories, cell.key)
+    total, every = group.algorithm.rounds * _a_round(group), cell.asked["protocol"]["every"]
+    return Point(HANDED_OVER, total if every is None else max(total // every * every, every), total, cell.key)
+
+
+def due(group: Group, rounds: int) -> tuple[str, int, int] | None:
+    """Kind, place on the axis and exact number of the evaluation that a round's end is the time for, if it is.
+
+    It is the first round that reaches a multiple of what the protocol says.
+    """
+    protocol = group.cells[0].asked["protocol"]
+    every, by_rounds = protocol["every"], protocol["rounds_every"]
+    if every is None and by_rounds is None:
+        return None
+    kind, between, a_round = ("round", by_rounds, 1) if every is None else ("env_steps", every, _a_round(group))
+    steps = rounds * a_round
+    return None if steps // between == (steps - a_round) // between else (kind, steps // between * between, steps)
+
+
+def _a_round(group: Group) -> int:
+    """Environment steps of a run in a round; 1 where it does not step."""
+    stepping = group.algorithm.stepping
+    return 1 if stepping is None else stepping.turns * stepping.rows

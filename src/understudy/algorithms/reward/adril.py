@@ -11,23 +11,31 @@ by gradients. Algorithm 2:
     4.     π, D' ← MaxEntRL(environment, r = −f)
     5.     D_π ← D_π ∪ D'
 
-With the indicator kernel, where no state is seen twice, −f is 1/N_E on a demonstrated step (N_E trajectories), −1/N_π
-on a step of an earlier round (N_π trajectories so far) and 0 on the steps of this round: labels, put on when steps are
-sampled. The absorbing state is the one that is seen more than once, so the labels of its samples are averaged.
+With a Gaussian kernel k over (s, a), where means are over steps,
 
-The Gaussian kernel sees how near steps are to each other: −f(x) = E_{D_E} k(x_E, x) − E_{D_π} k(x_π, x), exactly on a
-sample of `points` steps of each side, or over all steps by random Fourier features (`kernels`).
+    −f(x) = E_{D_E} k(x_E, x) − E_{D_π} k(x_π, x)
+
+is the witness of the distance between both sides (the maximum mean discrepancy): a smooth function, which says of any
+step whether it is rather like the expert's or rather like what the learner has done so far, before the learner has
+taken it. By random features, k(x, y) ≈ φ(x) · φ(y) (`kernels`), it is one vector that all steps ever taken are in:
+−f(x) = w · φ(x) with w = E_{D_E} φ − E_{D_π} φ. That is the default (docs/stability.md); kernel="gaussian" is exact, on
+a sample of `points` steps of each side.
+
+With the indicator kernel of the paper's runs, where no state is seen twice, −f is 1/N_E on a demonstrated step (N_E
+trajectories), −1/N_π on a step of an earlier round (N_π trajectories so far) and 0 on the steps of this round: labels,
+put on when steps are sampled. What they mean for a step that is in no replay is left to the critic. The absorbing state
+is the one that is seen more than once, so the labels of its samples are averaged.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.2, Table 10 and the derivation
 in the supplement. The RL player is soft actor-critic, or soft Q-learning where actions are discrete.
 
 Deviations: MaxEntRL goes on from where it was, some steps and gradient steps a round, as in the paper's runs. Stopping
 and selection go by a Gaussian-kernel payoff on held-out demonstrations (`matching`), since that of the indicator
-kernel is a constant. Absorbing states are ours, and time limits are not taken for ends. The preset `paper` has neither,
-and does what the released runs did at the start of each round: it resets the environment, takes 100 random actions and
-restarts the learning rate's schedule. (There the steps of the round before also had reward 0, and the learning rate of
-a round's last turn was slightly below 0; here it is 0.) With Gaussian kernels means are over steps, not sums over a
-trajectory: f is T times smaller.
+kernel is a constant. Absorbing states are ours, and time limits are not taken for ends. With Gaussian kernels means are
+over steps, not sums over a trajectory: f is T times smaller. The preset `paper` has the indicator kernel and none of
+these, and does what the released runs did at the start of each round: it resets the environment, takes 100 random
+actions and restarts the learning rate's schedule. (There the steps of the round before also had reward 0, and the
+learning rate of a round's last turn was slightly below 0; here it is 0.)
 """
 
 from typing import Any, ClassVar, Literal
@@ -54,6 +62,7 @@ from understudy.types import RoundData, Transition
 Kernel = Literal["indicator", "gaussian", "features"]
 PAPER = {"absorbing": False, "timeouts_terminal": True, "resets": True, "random_rounds": True, "restart_schedule": True}
 """What the released runs did beside Table 10."""
+LABELS = {**PAPER, "kernel": "indicator"}
 
 
 class AdRIL(RewardMatching):
@@ -71,10 +80,10 @@ class AdRIL(RewardMatching):
         next_states=True,
     )
     stops: ClassVar[tuple[str, ...]] = STOPS
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": PAPER, "paper-balanced": {**PAPER, "balanced": True}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": LABELS, "paper-balanced": {**LABELS, "balanced": True}}
 
-    kernel: Kernel = eqx.field(static=True, default="indicator")
-    """indicator: by where a step comes from; gaussian: exact, on some points; features: random, on all steps."""
+    kernel: Kernel = eqx.field(static=True, default="features")
+    """features: Gaussian, by random features, over all steps; gaussian: exact, on some; indicator: labels."""
     points: int = eqx.field(static=True, default=1024)
     """Steps of each side that the exact Gaussian kernel looks at."""
 

@@ -122,6 +122,11 @@ def rows(cells: Sequence[Cell]) -> list[list[Any]]:
     return [["" if value is None else value for value in row] for row in made]
 
 
+def lines(cells: Sequence[Cell]) -> list[dict[str, str]]:
+    """The same, by column, as a file has them."""
+    return [dict(zip(COLUMNS, map(str, row), strict=True)) for row in rows(cells)]
+
+
 def learner(asked: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that tell a learner's lines from another's."""
     algorithm, task = asked["algorithm"], asked["task"]

@@ -1,0 +1,138 @@
+"""`understudy reproduce ablation`: what AdRIL's stability rests on, where episodes fail, and who sees it."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from understudy import display
+from understudy.commands import Path_
+from understudy.errors import NeedsError
+from understudy.experiments import ablation, failures, figure_studies, reward
+from understudy.experiments.failure_summary import LEARNED, summed_up
+from understudy.experiments.rounds import MADE, made
+from understudy.reproduce import with_error
+from understudy.reproduce_reward import Task
+from understudy.results import provenance
+from understudy.storage import check_place
+from understudy.studies.groups import Group, check_tasks, groups, load_demonstrations
+from understudy.studies.report import table
+from understudy.studies.training import called, remove
+
+COLUMNS = [*figure_studies.IDENTITY, "expert_return", *failures.FIELDS, "device", *MADE]
+"""Of the file of episodes."""
+
+
+def reproduce_ablation(
+    task: Task,
+    demos: Path_ = None,
+    learners: tuple[str, ...] | None = None,
+    steps: int = 300_000,
+    every: int = 25_000,
+    seeds: int = 5,
+    episodes: int = 10,
+    lag: int = 0,
+    workers: int = 0,
+    work: Path_ = None,
+    out: Path_ = None,
+) -> None:
+    """AdRIL with and without what it is made of: its returns, where its episodes fail, and who sees it.
+
+    Args:
+        task: The paper's task.
+        demos: An npz file of demonstrations. Default: the bundled ones.
+        learners: Others than the fourteen of the table: each an algorithm, with a preset, trajectories and settings
+            that differ, as in adril@20,absorbing=False. None: tell what the files have. Lines of others stay.
+        steps: Environment steps of each run.
+        every: Steps from one evaluation to the next.
+        seeds: Seeds of each learner.
+        episodes: Episodes that a policy plays in an evaluation.
+        lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
+        workers: Processes for stepping and playing. Default: one for each core.
+        work: Where training keeps its place; the same command goes on from there. Default: runs/ablation.
+        out: The CSV file of returns; that of episodes goes beside it, with -episodes in its name. Default:
+            docs/results/adril-ablation.csv.
+    """
+    path = Path(out or "docs/results/adril-ablation.csv")
+    beside = path.with_stem(f"{path.stem}-episodes")
+    check_place(path)
+    check_place(beside)
+    lines, played = figure_studies.lines(path), figure_studies.lines(beside, COLUMNS)
+    entries = ablation.learners() if learners is None else figure_studies.entries(learners)
+    if entries:
+        study = figure_studies.adapted(
+            figure_studies.paper(f"reward-{task}"),
+            *(reward.TASKS[task], demos, seeds, workers or os.cpu_count() or 1, entries),
+            steps=steps,
+            every=every,
+            episodes=episodes,
+            lag=lag,
+        )
+        shown, envs = load_demonstrations(study), check_tasks(study)
+        for group in groups(study, shown):
+            env, place = group.task.env, Path(work or "runs/ablation") / group.key
+            with display.progress_bar(called(group)) as report:
+                records, found = failures.watched(group, shown[env], envs[env], place, study.hardware.cpus, report)
+            lines = figure_studies.merged(lines, table.lines(records), path)
+            played = figure_studies.merged(played, _episodes(group, found), beside, COLUMNS)
+            remove(place)
+    if not lines:
+        raise NeedsError(f"'{path}' has no returns: name learners")
+    env = reward.TASKS[task]
+    _tell([line for line in lines if line["env"] == env])
+    _tell_failures([line for line in played if line["env"] == env])
+    print(f"\nThe returns: {path}. The episodes: {beside}")
+
+
+def _episodes(group: Group, found: list[failures.Episode]) -> list[dict[str, str]]:
+    """A learner's episodes as lines of the file."""
+    about = {
+        **table.learner(group.cells[0].asked, group.shown),
+        "expert_return": group.expert_return,
+        "device": provenance()["device"],
+        **dict(zip(MADE, made(), strict=True)),
+    }
+    return [
+        {name: "" if value is None else str(value) for name, value in {**about, **asdict(episode)}.items()}
+        for episode in found
+    ]
+
+
+def _tell(lines: list[dict[str, str]]) -> None:
+    """How each learner ends."""
+    rows: list[list[object]] = []
+    for curve, chosen in zip(reward.read(lines), reward.handed_over(lines), strict=True):
+        rows.append(
+            [
+                *(curve.name, "bundled" if curve.bundled else curve.demonstrations),
+                *(with_error(curve.last_five), f"{curve.lowest:.0f}", with_error(chosen)),
+            ]
+        )
+    header = ("learner", "demonstrations", ">mean of last five", ">lowest of last ten", ">chosen by payoff")
+    display.show(header, rows, "Return, mean ± standard error over seeds")
+
+
+def _tell_failures(lines: list[dict[str, str]]) -> None:
+    """Where the episodes of each learner fail, once it has learned."""
+    learners: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for line in lines:
+        learners.setdefault(tuple(line[name] for name in figure_studies.IDENTITY), []).append(line)
+    rows: list[list[object]] = []
+    for (_, algorithm, preset, settings, *_), own in learners.items():
+        told = summed_up([failures.episode(line) for line in own], float(own[0]["expert_return"]))
+        rows.append(
+            [
+                *(f"{algorithm} ({preset})", settings, f"{told.learned} of {told.seeds}"),
+                *(told.episodes, told.failed, told.early if told.failed else "", _number(told.lost_at, 0)),
+                *(_number(told.belief_failed), _number(told.belief_good)),
+                *(_number(told.payoff_failed), _number(told.payoff_good), _number(told.told_apart)),
+            ]
+        )
+    header = (
+        *("learner", "settings", ">seeds", ">played", ">failed", ">by step 50", ">lost at"),
+        *(">belief there", ">elsewhere", ">payoff there", ">elsewhere", ">told apart"),
+    )
+    display.show(header, rows, f"\nEpisodes since a seed first came to {LEARNED:.0%} of the expert's return")
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

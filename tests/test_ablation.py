@@ -1,0 +1,193 @@
+"""What AdRIL's stability rests on: who is compared, when an episode has failed, and what critic and payoff see of it."""
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy import cli
+from understudy.errors import SettingError
+from understudy.experiments import ablation, failures, reward
+from understudy.experiments.failure_summary import summed_up
+from understudy.experiments.failures import Episode, lost_at
+from understudy.reproduce_ablation import COLUMNS
+from understudy.studies import Entry, Hardware, Protocol, Study, Task
+from understudy.studies.groups import groups
+from understudy.studies.report import table
+
+SMALL = {
+    "rounds": 2,
+    "round_steps": 64,
+    "frequency": 32,
+    "batch_size": 8,
+    "random_steps": 8,
+    "sac": {"hidden": [8], "gradient_steps": 2},
+}
+
+
+def quiet(done, total, metrics):
+    """Progress that nobody watches."""
+
+
+def pendulum(returned: float):
+    """Demonstrations whose expert is said to return this: what Pendulum pays is below 0."""
+    return replace(us.load("Pendulum").first(3), rewards=None, recorded_return=(returned, 0.0, 3))
+
+
+def group(shown, **settings):
+    entry = Entry("adril", settings={**SMALL, **settings}, trajectories=(2,))
+    protocol = Protocol((0, 3), episodes=2, every=64)
+    study = Study("small", tasks=(Task("Pendulum"),), algorithms=(entry,), protocol=protocol, hardware=Hardware())
+    return groups(study, {"Pendulum": shown})[0]
+
+
+# ------------------------------------------------------------------------------------------------- who is compared
+
+
+def test_the_four_are_there_together_alone_left_out_and_not_at_all():
+    made = [(entry.preset, entry.algorithm()) for entry in ablation.learners()]
+    of_paper = [tuple(getattr(a, name) for name in ablation.RELEASED) for preset, a in made if preset == "paper"]
+    one, all_but_one = np.eye(4, dtype=bool), ~np.eye(4, dtype=bool)
+    wanted = {(True,) * 4, (False,) * 4, *map(tuple, one.tolist()), *map(tuple, all_but_one.tolist())}
+    assert len(of_paper) == 10
+    assert set(of_paper) == wanted
+    assert {a.kernel for preset, a in made if preset == "paper"} == {"indicator"}
+
+
+def test_the_default_is_there_whole_and_without_each_of_its_parts():
+    made = [entry.algorithm() for entry in ablation.learners() if entry.preset == "default"]
+    parts = [(a.kernel, a.absorbing, a.timeouts_terminal) for a in made]
+    assert parts == [
+        ("features", True, False),
+        ("indicator", True, False),
+        ("features", False, False),
+        ("features", True, True),
+    ]
+    assert {entry.trajectories for entry in ablation.learners()} == {(20,)}
+
+
+# ------------------------------------------------------------------------------------------------- failures
+
+
+def test_an_episode_is_lost_where_it_keeps_up_for_the_last_time():
+    """An expert of 2 a step for 1,000 steps: 1 a step over the next 50 keeps up."""
+    rewards = np.full(1000, 2.0)
+    assert lost_at(rewards, 2000, 1000) is None
+    rewards[300:] = -1.0
+    # From step 283 on 17 steps of 2 and 33 of -1 are ahead: 1 less than nothing.
+    assert lost_at(rewards, 2000, 1000) in range(265, 285)
+    at = lost_at(rewards, 2000, 1000)
+    assert rewards[at - 1 : at + 49].mean() >= 1 > rewards[at : at + 50].mean()
+    assert lost_at(np.full(1000, 0.5), 2000, 1000) == 0
+    # Most of it is good, and its return with it.
+    rewards[:] = 2.0
+    rewards[900:] = 0.0
+    assert lost_at(rewards, 2000, 1000) is None
+
+
+def test_after_its_end_an_episode_has_no_reward():
+    assert lost_at(np.full(100, 2.0), 2000, 1000) in range(70, 80)
+    assert lost_at(np.full(10, 2.0), 2000, 1000) == 0
+
+
+def watched_episode(seed, x, returned, lost=None, payoff=0.1, belief=1.0):
+    return Episode(seed, x, x, 0, returned, lost, belief, 2.0, 0.0, 0.0, payoff)
+
+
+def test_episodes_count_once_a_seed_has_learned():
+    early = [watched_episode(0, 1, 10.0, lost=0), watched_episode(1, 1, 95.0)]
+    later = [watched_episode(0, 2, 92.0), watched_episode(0, 3, 20.0, 10, 0.5, 3.0), watched_episode(1, 2, 94.0)]
+    far = [watched_episode(1, 3, 30.0, 400, 0.05, 1.0), watched_episode(1, 3, 100.0, belief=0.5)]
+    never = [watched_episode(2, x, 50.0) for x in (1, 2, 3)]
+    told = summed_up([*early, *later, *far, *never], 100.0)
+    assert (told.seeds, told.learned, told.episodes, told.failed, told.early) == (3, 2, 6, 2, 1)
+    assert told.lost_at == 205
+    assert told.belief_failed == (3 / 2 + 1 / 2) / 2
+    assert told.belief_good == 0.5 / 2  # of the one policy that both fails and does not
+    assert told.payoff_failed == pytest.approx(0.275)
+    assert told.payoff_good == pytest.approx(0.1)
+    assert told.told_apart == 0.5  # one above all four others, one below
+    nothing = summed_up(never, 100.0)
+    assert (nothing.learned, nothing.failed, nothing.told_apart) == (0, 0, None)
+
+
+def test_what_policies_play_is_seen_as_their_own_critic_and_kernel_see_it(tmp_path, monkeypatch):
+    shown, kept = pendulum(1.0), {}
+    judge = failures._judged
+
+    def keep(state, played, *rest):
+        kept[rest[1][:2]] = state, played
+        return judge(state, played, *rest)
+
+    monkeypatch.setattr(failures, "_judged", keep)
+    asked = group(shown)
+    records, found = failures.watched(asked, shown, us.make("Pendulum"), tmp_path, 1, quiet)
+    assert [(e.seed, e.x, e.episode) for e in found] == [(s, x, i) for x in (64, 128) for s in (0, 3) for i in (0, 1)]
+    assert {e.lost_at for e in found} == {0}  # Pendulum pays nothing above 0
+    for one in found:
+        state, played = kept[one.seed, one.x]
+        assert one.episode_return == pytest.approx(played.returns[one.episode])
+        obs, act = (jnp.asarray(x[one.episode, :50]) for x in (played.steps.obs, played.steps.act))
+        q = state.player.critics(jnp.concatenate([obs, state.frame.encode_act(act)], -1))[..., 0].min(0)
+        assert one.belief == pytest.approx(float(q.mean()), rel=1e-3)
+        steps = jax.tree.map(lambda x: jnp.asarray(x[one.episode]), played.steps)
+        mean = state.kernel.features(state.kernel.points(steps)).mean(0)
+        assert one.reward == pytest.approx(float(state.moments.reward(steps)[:50].mean()), rel=1e-3, abs=1e-6)
+        every = shown.first(2).transitions()
+        theirs = state.kernel.features(state.kernel.points(jax.tree.map(jnp.asarray, every))).mean(0)
+        assert one.payoff == pytest.approx(float(jnp.linalg.norm(mean - theirs)), rel=0.02)
+    for cell, record in zip(asked.cells, records, strict=True):
+        rows = {(row["x_kind"], row["x"]): row["returns"] for row in record["rows"]}
+        assert set(rows) == {("env_steps", 64), ("env_steps", 128), ("handed_over", 128)}
+        own = [e.episode_return for e in found if (e.seed, e.x) == (cell.seed, 128)]
+        np.testing.assert_allclose(rows["env_steps", 128], own, atol=1e-5)
+    assert failures.read(tmp_path / "episodes.csv") == found
+
+
+def test_what_cannot_be_judged_is_refused_before_training(tmp_path):
+    shown = replace(us.load("Pendulum").first(2), rewards=None, recorded_return=None)
+    with pytest.raises(SettingError, match="do not tell the expert's return"):
+        failures.watched(group(shown), shown, us.make("Pendulum"), tmp_path, 1, quiet)
+    poor = pendulum(-100.0)
+    with pytest.raises(SettingError, match="-100"):
+        failures.watched(group(poor), poor, us.make("Pendulum"), tmp_path, 1, quiet)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_returns_and_episodes_and_tells_both(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(reward.TASKS, "halfcheetah", "Pendulum")
+    pendulum(1.0).save("shown.npz")
+    words = ["reproduce", "ablation", "--task", "halfcheetah", "--demos", "shown.npz", "--seeds", "2"]
+    words += ["--steps", "64", "--every", "64", "--episodes", "2", "--out", "a.csv"]
+
+    def run(*more):
+        monkeypatch.setattr(sys, "argv", ["understudy", *words, *more])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        return stopped.value.code or 0
+
+    assert run("--learners", "adril@2,round_steps=64,frequency=64") == 0
+    told = capsys.readouterr().out
+    assert "a-episodes.csv" in told
+    assert "by step 50" in told
+    with Path("a.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == table.COLUMNS
+    assert [(line["x_kind"], line["seed"]) for line in lines] == [
+        (kind, seed) for seed in "01" for kind in ("env_steps", "handed_over")
+    ]
+    with Path("a-episodes.csv").open(newline="") as file:
+        episodes = list(csv.DictReader(file))
+    assert list(episodes[0]) == COLUMNS
+    assert len(episodes) == 2 * 2
+    assert not list(Path("runs/ablation").glob("[!.]*"))
+    # Nothing named: what the files have.
+    assert run("--learners") == 0
+    assert "by step 50" in capsys.readouterr().out
