@@ -265,6 +265,8 @@ def test_at_rest_a_gaussian_kernel_sees_the_difference_of_the_two_shares(three_r
     sides = Sides(side(34, 4, 6), side(24, 3, 9), side(12, 1, 5))
     for moments in (ByFeatures(kernel, jnp.zeros(512)), ByPoints(kernel, jnp.zeros((1, 3)), jnp.zeros(1))):
         np.testing.assert_allclose(moments.at_rest(sides, False), 6 / 40 - 9 / 33, rtol=1e-5)
+        # Nothing to compare with yet.
+        assert moments.at_rest(sides._replace(earlier=side(0, 0)), False) == 0
 
 
 ENDS = own_steps(3, ended=[9, 21, 35], terminal=[13])
@@ -461,6 +463,7 @@ def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_1
         assert getattr(us.sqil.preset("paper"), name) == value
     assert (plain.balanced, paper.balanced, balanced.balanced) == (False, False, True)
     assert (plain.kernel, paper.kernel, balanced.kernel) == ("features", "indicator", "indicator")
+    assert (plain.sac.initial_temperature, paper.sac.initial_temperature) == (0.01, 1.0)
     for algorithm in (plain, us.sqil()):  # Tables 9 and 10
         sac = algorithm.sac
         assert (sac.discount, sac.tau, sac.lr, sac.schedule) == (0.98, 0.02, 7.3e-4, "linear")

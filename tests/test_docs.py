@@ -205,6 +205,7 @@ def test_the_lengths_on_cartpole_are_what_was_measured():
     assert f"after {float(expert['mean_return']):.1f} steps" in page
     learners = dict.fromkeys((row["algorithm"], row["settings"]) for row in rows if row is not expert)
     assert len(learners) == 8
+    off = {}
     for algorithm, settings in learners:
         mine = [row for row in rows if (row["algorithm"], row["settings"]) == (algorithm, settings)]
         means = np.array([_numbers(mine, "env_steps", x) for x in range(1024, 20481, 1024)])
@@ -217,6 +218,12 @@ def test_the_lengths_on_cartpole_are_what_was_measured():
         cells = [f"{late.mean:.1f} ± {late.standard_error:.1f}", f"{means.max():.1f}"]
         cells.append(f"{handed.mean:.1f} ± {handed.standard_error:.1f}")
         assert f"| {name} | {after} | {' | '.join(cells)} |" in page
+        off[name, chosen["absorbing"]] = f"{np.abs(means[-10:] - float(expert['mean_return'])).mean():.1f}"
+    prose = " ".join(page.split())
+    assert f"are {off['adril, labels', True]} steps off the expert on average with absorbing" in prose
+    assert f"and {off['adril, labels', False]} without." in prose
+    assert f"are {off['adril', False]} steps off on average" in prose
+    assert f"are {off['adril', True]} steps off." in prose
 
 
 MOMENTS = [

@@ -245,7 +245,7 @@ def test_the_presets_have_the_papers_numbers_and_the_defaults_of_imitation():
     assert (paper.absorbing, paper.timeouts_terminal) == (False, True)
     assert (strong.player, strong.absorbing, strong.gradient_weight, strong.gradient_target) == ("sac", True, 10, 1)
     assert (strong.reward_form, strong.normalize_rewards, strong.history) == ("logit", False, None)
-    assert (strong.stepping.turns, strong.frequency, strong.sac) == (20, 64, us.adril().sac)
+    assert (strong.stepping.turns, strong.frequency, strong.sac) == (20, 64, us.sqil().sac)
     assert [a.preset_name for a in (plain, paper, strong)] == ["default", "paper", "sac"]
 
 

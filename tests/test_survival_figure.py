@@ -109,6 +109,8 @@ def test_absorbing_states_keep_learners_near_the_expert_in_what_was_measured():
         expert, curves = survival.lengths(list(csv.DictReader(file)))
     late = {survival.named(curve): curve.last_five.mean for curve in curves}
     assert 12 < expert.mean < 20
-    for who in ("adril, balanced", "sqil"):
+    for who in ("adril, labels, balanced", "sqil"):
         assert abs(late[who, True] - expert.mean) < 4
         assert late[who, False] > 1.5 * expert.mean
+    for absorbing in (True, False):  # whose f has no bonus to give away
+        assert abs(late["adril", absorbing] - expert.mean) < 4

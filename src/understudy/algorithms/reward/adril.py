@@ -57,12 +57,13 @@ from understudy.algorithms.reward.matching import (
 from understudy.errors import check_choice, check_whole
 from understudy.game import Card
 from understudy.kernels import GaussianKernel
+from understudy.rl.sac import SAC
 from understudy.types import RoundData, Transition
 
 Kernel = Literal["indicator", "gaussian", "features"]
 PAPER = {"absorbing": False, "timeouts_terminal": True, "resets": True, "random_rounds": True, "restart_schedule": True}
 """What the released runs did beside Table 10."""
-LABELS = {**PAPER, "kernel": "indicator"}
+LABELS = {**PAPER, "kernel": "indicator", "sac": SAC()}
 
 
 class AdRIL(RewardMatching):
@@ -86,6 +87,8 @@ class AdRIL(RewardMatching):
     """features: Gaussian, by random features, over all steps; gaussian: exact, on some; indicator: labels."""
     points: int = eqx.field(static=True, default=1024)
     """Steps of each side that the exact Gaussian kernel looks at."""
+    sac: SAC = SAC(initial_temperature=0.01)
+    """The policy player, for continuous actions."""
 
     def __check_init__(self) -> None:
         check_choice(("indicator", "gaussian", "features"), kernel=self.kernel)
@@ -133,7 +136,9 @@ class _ByKernel(Moments):
     """Abstract: −f of a Gaussian kernel. The absorbing state is far from all others and like itself."""
 
     def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
-        return sides.expert.absorbed_share - sides.earlier.absorbed_share
+        # Before the learner has played a round, its share is not 0 but unknown.
+        apart = sides.expert.absorbed_share - sides.earlier.absorbed_share
+        return jnp.where(sides.earlier.steps > 0, apart, 0.0)
 
 
 class ByFeatures(_ByKernel):
