@@ -1,4 +1,4 @@
-"""What AdRIL's stability rests on: who is compared, when an episode has failed, and what critic and payoff see of it."""
+"""What AdRIL's stability rests on: who is compared, when an episode has failed, and who sees it."""
 
 import csv
 import sys
@@ -62,12 +62,13 @@ def test_the_four_are_there_together_alone_left_out_and_not_at_all():
 
 def test_the_default_is_there_whole_and_without_each_of_its_parts():
     made = [entry.algorithm() for entry in ablation.learners() if entry.preset == "default"]
-    parts = [(a.kernel, a.absorbing, a.timeouts_terminal) for a in made]
+    parts = [(a.kernel, a.sac.initial_temperature, a.absorbing, a.timeouts_terminal) for a in made]
     assert parts == [
-        ("features", True, False),
-        ("indicator", True, False),
-        ("features", False, False),
-        ("features", True, True),
+        ("features", 0.01, True, False),
+        ("indicator", 0.01, True, False),
+        ("features", 1.0, True, False),
+        ("features", 0.01, False, False),
+        ("features", 0.01, True, True),
     ]
     assert {entry.trajectories for entry in ablation.learners()} == {(20,)}
 
@@ -136,7 +137,7 @@ def test_what_policies_play_is_seen_as_their_own_critic_and_kernel_see_it(tmp_pa
         obs, act = (jnp.asarray(x[one.episode, :50]) for x in (played.steps.obs, played.steps.act))
         q = state.player.critics(jnp.concatenate([obs, state.frame.encode_act(act)], -1))[..., 0].min(0)
         assert one.belief == pytest.approx(float(q.mean()), rel=1e-3)
-        steps = jax.tree.map(lambda x: jnp.asarray(x[one.episode]), played.steps)
+        steps = jax.tree.map(lambda x, i=one.episode: jnp.asarray(x[i]), played.steps)
         mean = state.kernel.features(state.kernel.points(steps)).mean(0)
         assert one.reward == pytest.approx(float(state.moments.reward(steps)[:50].mean()), rel=1e-3, abs=1e-6)
         every = shown.first(2).transitions()

@@ -40,7 +40,7 @@ def reproduce_ablation(
     Args:
         task: The paper's task.
         demos: An npz file of demonstrations. Default: the bundled ones.
-        learners: Others than the fourteen of the table: each an algorithm, with a preset, trajectories and settings
+        learners: Others than the fifteen of the table: each an algorithm, with a preset, trajectories and settings
             that differ, as in adril@20,absorbing=False. None: tell what the files have. Lines of others stay.
         steps: Environment steps of each run.
         every: Steps from one evaluation to the next.

@@ -21,7 +21,8 @@ def without(*names: str) -> dict[str, Any]:
 
 def learners() -> list[Entry]:
     """All that are compared."""
-    parts: list[dict[str, Any]] = [{}, {"kernel": "indicator"}, {"absorbing": False}, {"timeouts_terminal": True}]
+    hot = {"sac": {"initial_temperature": 1.0}}
+    parts: list[dict[str, Any]] = [{}, {"kernel": "indicator"}, hot, {"absorbing": False}, {"timeouts_terminal": True}]
     found = [("default", settings) for settings in parts]
     found += [("paper", without()), ("paper", without(*RELEASED))]
     found += [("paper", without(*(other for other in RELEASED if other != name))) for name in RELEASED]
