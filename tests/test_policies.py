@@ -1,5 +1,10 @@
 """Policies: the same action on NumPy and JAX, densities that are densities, carries that remember."""
 
+import gc
+import pickle
+import weakref
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,7 +46,7 @@ def framed(kind, act):
     return Framed(kind.init(jax.random.key(0), 3, act, (8,)), frame)
 
 
-@pytest.mark.parametrize(
+every_kind = pytest.mark.parametrize(
     "policy",
     [
         Deterministic.init(jax.random.key(0), 3, 2, (8, 8)),
@@ -54,10 +59,24 @@ def framed(kind, act):
     ],
     ids=lambda policy: type(policy).__name__,
 )
+
+
+@every_kind
 def test_numpy_and_jax_give_the_same_action(policy):
     on_host = jax.tree.map(np.asarray, policy).mode(CARRY, OBS)
     assert isinstance(on_host, np.ndarray)
     np.testing.assert_allclose(on_host, jax.vmap(lambda o: policy.mode(CARRY, o))(jnp.asarray(OBS)), atol=1e-5)
+
+
+@every_kind
+def test_a_policy_that_was_sent_is_the_same_and_goes_when_nobody_needs_it(policy):
+    """A worker is sent one every turn."""
+    came = pickle.loads(pickle.dumps(jax.tree.map(np.asarray, policy), protocol=5))  # noqa: S301
+    assert eqx.tree_equal(came, jax.tree.map(np.asarray, policy))
+    gone = weakref.ref(came)
+    del came
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_committee_acts_by_the_mean_of_its_members():

@@ -25,10 +25,24 @@ class Light(eqx.Module):
     Equinox makes a pytree of a method whenever it is looked up, so that it can be an argument of a compiled function.
     That takes 40 µs, several times in an action for which a network of 256 x 256 needs 20. None of ours is such an
     argument.
+
+    It can be sent to another process any number of times. Equinox remembers whatever is being initialised, and takes
+    what pickle makes for that until the end of the program: a worker that is sent a policy every turn would keep all.
     """
 
     if not TYPE_CHECKING:
         __getattribute__ = object.__getattribute__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), vars(self))
+
+
+def _again(kind: type, fields: dict[str, Any]) -> Any:
+    """A module with these fields, as it was sent."""
+    made: Any = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def namespace(*arrays: Array) -> ModuleType:
