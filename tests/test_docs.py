@@ -445,3 +445,24 @@ def test_the_study_page_has_every_key():
     for part in (Study, Protocol, Hardware, Task, Entry):
         for name in part.checks:
             assert f"| `{name}` |" in page
+
+
+def test_the_first_look_at_stability_is_its_file():
+    page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
+    with (ROOT / "docs/results/adril-first-look.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["x_kind"] == "env_steps"]
+    told = {
+        '{"kernel": "features", "sac": {"initial_temperature": 1.0}}': "smooth f, SAC as it comes",
+        '{"kernel": "indicator"}': "labels, cool start",
+        "{}": "smooth f, cool start: the default",
+    }
+    learners = dict.fromkeys((row["env"], row["settings"]) for row in rows)
+    assert len(learners) == 4
+    for env, settings in learners:
+        line = next(x for x in page.splitlines() if x.startswith(f"| {env[:3]}") and told[settings] in x)
+        cells = [cell.strip() for cell in line.split("|")[3:-1]]
+        own = {int(row["x"]): row for row in rows if (row["env"], row["settings"]) == (env, settings)}
+        for x, cell in zip(range(25_000, 150_001, 25_000), cells, strict=True):
+            known = own.get(x)
+            shown = "" if known is None else f"{float(known['mean_return']):.0f} ± {float(known['std_return']):.0f}"
+            assert cell == shown
