@@ -32,6 +32,13 @@ def command(words, monkeypatch):
     return stopped.value.code or 0
 
 
+def test_a_learners_name_may_have_settings_of_its_parts():
+    who = figure_studies.entry("adril@7,sac={'hidden':(8,4),'lr':0.1},rounds=3")
+    algorithm = who.algorithm()
+    assert (algorithm.sac.hidden, algorithm.sac.lr, algorithm.rounds) == ((8, 4), 0.1, 3)
+    assert algorithm.sac.initial_temperature == 0.01  # what is not named stays
+
+
 def test_a_learners_name_says_its_preset_trajectories_and_settings():
     who = figure_studies.entry("adril:paper@7,round_steps=2500,resets=False")
     assert (who.name, who.preset, who.trajectories) == ("adril", "paper", (7,))

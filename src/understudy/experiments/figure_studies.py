@@ -39,7 +39,7 @@ def entry(name: str, trajectories: tuple[int, ...] | None = None) -> Entry:
 
     Where it names no number of trajectories they are those given, () for the task's; None: the paper's.
     """
-    who, *settings = name.split(",")
+    who, *settings = _parts(name)
     who, _, count = who.partition("@")
     algorithm, _, preset = who.partition(":")
     changed: dict[str, Any] = {}
@@ -56,6 +56,18 @@ def entry(name: str, trajectories: tuple[int, ...] | None = None) -> Entry:
     if trajectories is None:
         trajectories = (published.REWARD_TRAJECTORIES.get(algorithm, 20),)
     return Entry(algorithm, preset or DEFAULT, changed, trajectories, label=name)
+
+
+def _parts(name: str) -> list[str]:
+    """What its commas set apart, but for those inside brackets."""
+    parts, depth = [""], 0
+    for letter in name:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def entries(names: Sequence[str], trajectories: tuple[int, ...] | None = None) -> list[Entry]:
