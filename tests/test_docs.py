@@ -451,6 +451,9 @@ def test_the_first_look_at_stability_is_its_file():
     page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
     with (ROOT / "docs/results/adril-first-look.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["x_kind"] == "env_steps"]
+    few = [round(float(row["mean_return"])) for row in rows if row["trajectories"] == "5"]
+    assert f"returned {few[0]}, {few[1]}, {few[2]} and {few[3]} after 25, 50, 75 and 100" in " ".join(page.split())
+    rows = [row for row in rows if row["trajectories"] == "20"]
     told = {
         '{"kernel": "features", "sac": {"initial_temperature": 1.0}}': "smooth f, SAC as it comes",
         '{"kernel": "indicator"}': "labels, cool start",
@@ -466,3 +469,26 @@ def test_the_first_look_at_stability_is_its_file():
             known = own.get(x)
             shown = "" if known is None else f"{float(known['mean_return']):.0f} ± {float(known['std_return']):.0f}"
             assert cell == shown
+
+
+def test_the_collapse_is_its_file():
+    page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
+    with (ROOT / "docs/results/adril-collapse.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+
+    def span(values):
+        ends = sorted({f"{value:.1f}".replace("-", "−") for value in (min(values), max(values))}, key=_signed)
+        return " to ".join(ends)
+
+    for episode in "123456":
+        own = [row for row in rows if row["episode"] == episode and int(row["t"]) >= 100]
+        belief, worth = (span([float(row[name]) for row in own]) for name in ("belief", "worth"))
+        line = next(x for x in page.splitlines() if x.startswith(f"| {episode}"))
+        assert line.endswith(f"| {float(own[0]['episode_return']):.0f} | {belief} | {worth} |")
+    with (ROOT / "docs/results/adril-collapse-values.csv").open(newline="", encoding="utf-8") as file:
+        values = {int(row["env_steps"]): round(float(row["q"])) for row in csv.DictReader(file)}
+    assert [values[x] for x in (5120, 11520, 17920, 30720, 51200)] == [76, 33, 22, 15, 9]
+
+
+def _signed(text):
+    return float(text.replace("−", "-"))

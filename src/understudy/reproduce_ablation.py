@@ -1,13 +1,15 @@
 """`understudy reproduce ablation`: what AdRIL's stability rests on, where episodes fail, and who sees it."""
 
+import json
 import os
 from dataclasses import asdict
 from pathlib import Path
 
 from understudy import display
 from understudy.commands import Path_
-from understudy.errors import NeedsError
+from understudy.errors import DivergedError, NeedsError
 from understudy.experiments import ablation, failures, figure_studies, reward
+from understudy.experiments.episodes import FIELDS, Episode, episode
 from understudy.experiments.failure_summary import LEARNED, summed_up
 from understudy.experiments.rounds import MADE, made
 from understudy.reproduce import with_error
@@ -16,9 +18,9 @@ from understudy.results import provenance
 from understudy.storage import check_place
 from understudy.studies.groups import Group, check_tasks, groups, load_demonstrations
 from understudy.studies.report import table
-from understudy.studies.training import called, remove
+from understudy.studies.training import called, named
 
-COLUMNS = [*figure_studies.IDENTITY, "expert_return", *failures.FIELDS, "device", *MADE]
+COLUMNS = [*figure_studies.IDENTITY, "expert_return", *FIELDS, "device", *MADE]
 """Of the file of episodes."""
 
 
@@ -40,15 +42,17 @@ def reproduce_ablation(
     Args:
         task: The paper's task.
         demos: An npz file of demonstrations. Default: the bundled ones.
-        learners: Others than the fifteen of the table: each an algorithm, with a preset, trajectories and settings
-            that differ, as in adril@20,absorbing=False. None: tell what the files have. Lines of others stay.
+        learners: Others than the sixteen of the table: each an algorithm, with a preset, trajectories and settings
+            that differ, as in adril@20,absorbing=False. The option with no name after it: tell what the files have.
+            Lines of others stay.
         steps: Environment steps of each run.
         every: Steps from one evaluation to the next.
         seeds: Seeds of each learner.
         episodes: Episodes that a policy plays in an evaluation.
         lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
         workers: Processes for stepping and playing. Default: one for each core.
-        work: Where training keeps its place; the same command goes on from there. Default: runs/ablation.
+        work: Where training keeps its place; the same command goes on from there, and learners that are finished are
+            not trained again. Default: runs/ablation.
         out: The CSV file of returns; that of episodes goes beside it, with -episodes in its name. Default:
             docs/results/adril-ablation.csv.
     """
@@ -68,22 +72,29 @@ def reproduce_ablation(
             lag=lag,
         )
         shown, envs = load_demonstrations(study), check_tasks(study)
-        for group in groups(study, shown):
-            env, place = group.task.env, Path(work or "runs/ablation") / group.key
-            with display.progress_bar(called(group)) as report:
-                records, found = failures.watched(group, shown[env], envs[env], place, study.hardware.cpus, report)
+        planned = groups(study, shown)
+        for group in planned:  # all of them, before any is trained
+            failures.check(group, shown[group.task.env], envs[group.task.env])
+        for group in planned:
+            env, place = group.task.env, Path(work or "runs/ablation") / named(group, group.cells)
+            try:
+                with display.progress_bar(called(group)) as report:
+                    records, found = failures.watched(group, shown[env], envs[env], place, study.hardware.cpus, report)
+            except DivergedError as error:  # the others go on
+                display.note(f"{called(group)}: {error}")
+                continue
             lines = figure_studies.merged(lines, table.lines(records), path)
             played = figure_studies.merged(played, _episodes(group, found), beside, COLUMNS)
-            remove(place)
-    if not lines:
-        raise NeedsError(f"'{path}' has no returns: name learners")
     env = reward.TASKS[task]
-    _tell([line for line in lines if line["env"] == env])
-    _tell_failures([line for line in played if line["env"] == env])
+    lines, played = ([line for line in found if line["env"] == env] for found in (lines, played))
+    if not lines:
+        raise NeedsError(f"'{path}' has no returns of {task}: name learners")
+    _tell(lines)
+    _tell_failures(played)
     print(f"\nThe returns: {path}. The episodes: {beside}")
 
 
-def _episodes(group: Group, found: list[failures.Episode]) -> list[dict[str, str]]:
+def _episodes(group: Group, found: list[Episode]) -> list[dict[str, str]]:
     """A learner's episodes as lines of the file."""
     about = {
         **table.learner(group.cells[0].asked, group.shown),
@@ -92,46 +103,48 @@ def _episodes(group: Group, found: list[failures.Episode]) -> list[dict[str, str
         **dict(zip(MADE, made(), strict=True)),
     }
     return [
-        {name: "" if value is None else str(value) for name, value in {**about, **asdict(episode)}.items()}
-        for episode in found
+        {name: "" if value is None else str(value) for name, value in {**about, **asdict(one)}.items()} for one in found
     ]
 
 
 def _tell(lines: list[dict[str, str]]) -> None:
     """How each learner ends."""
     rows: list[list[object]] = []
-    for curve, chosen in zip(reward.read(lines), reward.handed_over(lines), strict=True):
-        rows.append(
-            [
-                *(curve.name, "bundled" if curve.bundled else curve.demonstrations),
-                *(with_error(curve.last_five), f"{curve.lowest:.0f}", with_error(chosen)),
-            ]
-        )
-    header = ("learner", "demonstrations", ">mean of last five", ">lowest of last ten", ">chosen by payoff")
+    curves = reward.read(lines)
+    several = len({curve.demonstrations for curve in curves}) > 1
+    for curve, chosen in zip(curves, reward.handed_over(lines), strict=True):
+        name = f"{curve.name} ({curve.demonstrations})" if several else curve.name
+        rows.append([name, with_error(curve.last_five), f"{curve.lowest:.0f}", with_error(chosen)])
+    header = ("learner", ">mean of last five", ">lowest of last ten", ">chosen by payoff")
     display.show(header, rows, "Return, mean ± standard error over seeds")
 
 
 def _tell_failures(lines: list[dict[str, str]]) -> None:
-    """Where the episodes of each learner fail, once it has learned."""
+    """Where the episodes of each learner fail, once it has learned, and who sees it."""
     learners: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for line in lines:
         learners.setdefault(tuple(line[name] for name in figure_studies.IDENTITY), []).append(line)
-    rows: list[list[object]] = []
-    for (_, algorithm, preset, settings, *_), own in learners.items():
-        told = summed_up([failures.episode(line) for line in own], float(own[0]["expert_return"]))
-        rows.append(
-            [
-                *(f"{algorithm} ({preset})", settings, f"{told.learned} of {told.seeds}"),
-                *(told.episodes, told.failed, told.early if told.failed else "", _number(told.lost_at, 0)),
-                *(_number(told.belief_failed), _number(told.belief_good)),
-                *(_number(told.payoff_failed), _number(told.payoff_good), _number(told.told_apart)),
-            ]
+    several = len({demonstrations.partition("@")[0] for *_, demonstrations in learners}) > 1
+    where: list[list[object]] = []
+    seen: list[list[object]] = []
+    for (_, algorithm, preset, settings, count, demonstrations), own in learners.items():
+        name = reward.named(algorithm, preset, json.loads(settings), int(count))
+        name += f" ({demonstrations.partition('@')[0]})" * several
+        told = summed_up([episode(line) for line in own], float(own[0]["expert_return"]))
+        early = told.early if told.failed else ""
+        learned = f"{told.learned} of {told.seeds}"
+        where.append([name, learned, told.episodes, told.failed, early, _number(told.lost_at, 0)])
+        if told.failed:
+            beliefs = (told.belief_failed, told.belief_good, told.belief_shown)
+            seen.append([name, *map(_number, (*beliefs, told.payoff_failed, told.payoff_good, told.told_apart))])
+    header = ("learner", ">seeds", ">played", ">failed", ">by step 50", ">lost at")
+    display.show(header, where, f"\nEpisodes since a seed first came to {LEARNED:.0%} of the expert's return")
+    if seen:
+        columns = (
+            *("learner", ">belief there", ">in others", ">of expert's states"),
+            *(">payoff of failed", ">of others", ">told apart"),
         )
-    header = (
-        *("learner", "settings", ">seeds", ">played", ">failed", ">by step 50", ">lost at"),
-        *(">belief there", ">elsewhere", ">payoff there", ">elsewhere", ">told apart"),
-    )
-    display.show(header, rows, f"\nEpisodes since a seed first came to {LEARNED:.0%} of the expert's return")
+        display.show(columns, seen, "\nWho sees it: the critic where episodes are lost, and the payoff of an episode")
 
 
 def _number(value: float | None, digits: int = 2) -> str:

@@ -1,8 +1,8 @@
 """What AdRIL's stability rests on: the learners that are compared, on either task of the paper.
 
-The rounds of the released runs began with four things that the paper's text does not have. `RELEASED` names them: all
-of them, none, each alone and each left out, on the indicator kernel of those runs. Beside them stands the default,
-whole and without one of its parts.
+The released runs had four things that the paper's text does not have. `RELEASED` names them: all of them, none, each
+alone and each left out, on the indicator kernel of those runs. Beside them stands the default, whole and without one of
+its parts.
 """
 
 from typing import Any
@@ -21,8 +21,8 @@ def without(*names: str) -> dict[str, Any]:
 
 def learners() -> list[Entry]:
     """All that are compared."""
-    hot = {"sac": {"initial_temperature": 1.0}}
-    parts: list[dict[str, Any]] = [{}, {"kernel": "indicator"}, hot, {"absorbing": False}, {"timeouts_terminal": True}]
+    hot, labels = {"sac": {"initial_temperature": 1.0}}, {"kernel": "indicator"}
+    parts: list[dict[str, Any]] = [{}, labels, hot, labels | hot, {"absorbing": False}, {"timeouts_terminal": True}]
     found = [("default", settings) for settings in parts]
     found += [("paper", without()), ("paper", without(*RELEASED))]
     found += [("paper", without(*(other for other in RELEASED if other != name))) for name in RELEASED]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.experiments.failures import WINDOW, Episode
+from understudy.experiments.episodes import WINDOW, Episode
 
 LEARNED = 0.9
 
@@ -28,9 +28,11 @@ class Summary:
     lost_at: float | None
     """The median."""
     belief_failed: float | None
-    """The critic's value where an episode is lost, over its value of the demonstrated states."""
+    """The critic's value where an episode is lost."""
     belief_good: float | None
-    """The same of episodes that have not failed, from policies that also fail."""
+    """Of episodes that have not failed, from policies that also fail."""
+    belief_shown: float | None
+    """Of the demonstrated states, by the critics of the failed episodes."""
     payoff_failed: float | None
     payoff_good: float | None
     told_apart: float | None
@@ -56,7 +58,8 @@ def summed_up(episodes: Sequence[Episode], expert: float) -> Summary:
     return Summary(
         *(len(seeds), learned, len(counted), len(failed), sum(at < WINDOW for at in lost)),
         float(np.median(lost)) if lost else None,
-        *(_belief(failed), _belief(beside)),
+        *(_mean(episode.belief for episode in failed), _mean(episode.belief for episode in beside)),
+        _mean(episode.belief_shown for episode in failed),
         *(_mean(episode.payoff for episode in failed), _mean(episode.payoff for episode in good)),
         _told_apart([episode.payoff for episode in failed], [episode.payoff for episode in good]),
     )
@@ -68,10 +71,6 @@ def _learned(episodes: Sequence[Episode], expert: float) -> int | None:
         if np.mean([e.episode_return for e in episodes if e.x == x]) >= LEARNED * expert:
             return x
     return None
-
-
-def _belief(episodes: Sequence[Episode]) -> float | None:
-    return _mean(episode.belief / episode.belief_shown for episode in episodes if episode.belief_shown)
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -1,8 +1,8 @@
 """Where a learner's episodes fail, what its critic believes there, and whether its payoff sees it.
 
 Every so many environment steps the policies, as they are then, play. With ρ the expert's reward a step, an episode
-keeps up at step t while the mean reward of its next 50 steps is at least ρ / 2; where it does so for the last time it
-is lost, and an episode that is lost and returns less than half of the expert's return has failed. For each episode:
+keeps up at step t while the mean reward of its next 50 steps is at least ρ / 2. An episode that returns less than half
+of the expert's return has failed, and is lost where the longest stretch begins in which it does not keep up. For each:
 
     lost_at       when; empty if it has not failed
     belief        the smaller critic's mean over the 50 steps from there on (of an episode that has not failed: all its
@@ -13,15 +13,16 @@ is lost, and an episode that is lost and returns less than half of the expert's 
 
 With an indicator kernel −f is 0 on every step that a policy has yet to play, so that the critic alone tells good from
 bad there.
+
+    PLACE/checkpoint.npz         training, as `imitate` keeps its place
+    PLACE/visit-X-STEPS.npz      the learners' states, whose policies have yet to play or to be judged
+    PLACE/episodes.csv           what they played
+    PLACE/records.json           the cells' records, once all is done
 """
 
-import csv
-import os
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,61 +31,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.algorithms.reward.matching import RewardMatching, RewardState, counted, distance
+from understudy.checkpoints import Checkpoint
 from understudy.data import Demonstrations
 from understudy.envs import Environment, HostEnvironment, make
 from understudy.errors import SettingError
+from understudy.experiments.episodes import FIELDS, WINDOW, Episode, line, lost_at, read
 from understudy.front_door import imitate
 from understudy.policies import Policy
-from understudy.results import Result
+from understudy.results import Result, write_csv
 from understudy.rl.sac import SACState, values
 from understudy.rollouts import Episodes, rollout
 from understudy.run import Progress
-from understudy.studies.evaluator import Point, begin
+from understudy.storage import whole_file, write_json
+from understudy.studies.evaluator import Point, players, start
 from understudy.studies.groups import Group
-from understudy.studies.training import due, handed, record
+from understudy.studies.training import RECORDS, due, handed, record
 from understudy.types import State, Transition
 
-WINDOW = 50
 SHOWN = 1024
 """Demonstrated steps that beliefs and rewards are measured on."""
+LOG = "episodes.csv"
 LATER = 2**30
 """The round of steps that are in no history."""
-
-
-@dataclass(frozen=True)
-class Episode:
-    """One that a policy played, and how it is seen."""
-
-    seed: int
-    x: int
-    """Environment steps by then."""
-    steps: int
-    """Exactly."""
-    episode: int
-    episode_return: float
-    lost_at: int | None
-    belief: float
-    belief_shown: float
-    reward: float
-    reward_shown: float
-    payoff: float
-
-
-FIELDS = list(Episode.__dataclass_fields__)
-
-
-def lost_at(rewards: np.ndarray, expert_return: float, horizon: int) -> int | None:
-    """The first step from which an episode never keeps up again; None where it has not failed.
-
-    `rewards` are of one episode; after its end there are none, which counts as zeros.
-    """
-    whole = np.zeros(horizon + WINDOW)
-    whole[: len(rewards)] = rewards
-    if whole.sum() >= expert_return / 2:
-        return None
-    ahead = np.convolve(whole, np.ones(WINDOW), "valid")[:horizon] / WINDOW
-    keeps = np.flatnonzero(ahead >= expert_return / horizon / 2)
-    return int(keeps[-1]) + 1 if len(keeps) else 0
 
 
 def watched(
@@ -97,17 +65,13 @@ def watched(
 ) -> tuple[list[dict[str, Any]], list[Episode]]:
     """Train a group's cells: their records, as a study stores them, and the episodes that their policies played.
 
-    It keeps its place in a directory, and goes on from there after a kill -9.
+    It keeps its place in a directory, and goes on from there after a kill -9. What is finished stays there.
     """
-    expert = demonstrations.expert_return
-    if not isinstance(group.algorithm, RewardMatching):
-        title = group.algorithm.card.title
-        raise SettingError(f"{title} does not match reward moments by RL: name adril, sqil or gail with SAC")
-    if expert is None:
-        raise SettingError("the demonstrations do not tell the expert's return, which failures are measured by")
-    if expert.mean <= 0:
-        raise SettingError(f"the expert returns {expert.mean:.1f}: half of it says nothing where it is not above 0")
-    with _Watch(group, demonstrations, env, place, workers, expert.mean) as watch:
+    expert, like = check(group, demonstrations, env)
+    done, checkpoint = place / RECORDS, place / "checkpoint.npz"
+    if done.exists():
+        return json.loads(done.read_text(encoding="utf-8")), read(place / LOG)
+    with _Watch(group, demonstrations, env, place, workers, expert, like) as watch:
         result = imitate(
             group.algorithm,
             demonstrations,
@@ -115,7 +79,7 @@ def watched(
             seeds=[cell.seed for cell in group.cells],
             episodes=group.cells[0].trajectories,
             progress=progress,
-            checkpoint=place / "checkpoint.npz",
+            checkpoint=checkpoint,
             visit=watch.visit,
             workers=min(len(group.cells), workers),
         )
@@ -123,7 +87,34 @@ def watched(
             raise KeyboardInterrupt("training keeps its place")
         returns = watch.returns(result)
     cells = enumerate(group.cells)
-    return [record(group, cell, index, result, returns, len(group.cells)) for index, cell in cells], watch.found
+    records = [record(group, cell, index, result, returns, len(group.cells)) for index, cell in cells]
+    write_json(done, records)
+    Checkpoint.discard(checkpoint)
+    return records, watch.found
+
+
+def check(
+    group: Group, demonstrations: Demonstrations, env: Environment | HostEnvironment
+) -> tuple[float, RewardState]:
+    """The expert's return and the shapes of a run's state; refused where failures or beliefs could not be told."""
+    expert, algorithm, label = demonstrations.expert_return, group.algorithm, group.entry.label
+    way_out = "name adril, sqil or gail:sac, on a task with continuous actions"
+    if not isinstance(algorithm, RewardMatching):
+        raise SettingError(f"learner '{label}' does not match reward moments by RL: {way_out}")
+    if len({cell.trajectories for cell in group.cells}) > 1:
+        raise SettingError(f"learner '{label}' has several numbers of trajectories: name it with each, as in @20")
+    if not any(due(group, rounds + 1) for rounds in range(algorithm.rounds)):
+        raise SettingError(f"learner '{label}' ends before it is evaluated for the first time: choose a smaller every")
+    if expert is None:
+        raise SettingError("the demonstrations do not tell the expert's return, which failures are measured by")
+    if expert.mean <= 0:
+        raise SettingError(f"the expert returns {expert.mean:.1f}: half of it says nothing where it is not above 0")
+    known = demonstrations.for_task(env.spec, env.name)
+    data, _ = known.split([group.cells[0].trajectories], 0.0)
+    like: RewardState = jax.eval_shape(lambda key: algorithm.init(key, known.spec, data.of(0)), jax.random.key(0))
+    if not isinstance(like.player, SACState):
+        raise SettingError(f"learner '{label}' does not learn by SAC, whose critics beliefs are read from: {way_out}")
+    return expert.mean, like
 
 
 class _Watch:
@@ -137,24 +128,32 @@ class _Watch:
         place: Path,
         workers: int,
         expert: float,
+        like: RewardState,
     ):
         self.group, self.env, self.expert = group, env, expert
         self.episodes = group.cells[0].asked["protocol"]["episodes"]
-        self.log = place / "episodes.csv"
-        self.found = read(self.log)
+        self.place, self.structure = place, jax.tree.structure(like)
+        self.found = read(place / LOG)
         self._steps = {episode.x: episode.steps for episode in self.found}
         self._waiting: list[tuple[int, int, list[RewardState], list[Future[Episodes]]]] = []
         self._pool: ProcessPoolExecutor | None = None
         self._workers = workers
         shown = demonstrations.first(group.cells[0].trajectories).transitions()
+        self.they_rest = counted(shown, jnp.ones(shown.t.shape, bool), jnp.asarray(env.spec.horizon)).absorbed_share
         some = np.unique(np.linspace(0, len(shown.t) - 1, min(SHOWN, len(shown.t))).astype(int))
         self.shown = jax.tree.map(lambda x: jnp.asarray(x[some]), shown)
 
     def __enter__(self) -> Self:
-        if isinstance(self.env, HostEnvironment) and self.env.registered and self._workers > 1:
-            self._pool = ProcessPoolExecutor(
-                self._workers, mp_context=get_context("spawn"), initializer=begin, initargs=(os.getpid(),)
-            )
+        self._pool = players(self.env, self._workers)
+        for path in sorted(self.place.glob("visit-*.npz")):
+            x, steps = map(int, path.stem.split("-")[1:])
+            if x in self._steps:  # it was judged, and there was no time left to remove it
+                path.unlink()
+                continue
+            with np.load(path, allow_pickle=False) as file:
+                self._begin(
+                    x, steps, jax.tree.unflatten(self.structure, [file[str(i)] for i in range(len(file.files))])
+                )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -168,6 +167,16 @@ class _Watch:
         self._collect()
         _, x, steps = at
         held = jax.device_get(states())
+        # Training may be killed after its place is kept and before they have played.
+        with whole_file(self._visit(x, steps)) as beside, beside.open("wb") as file:
+            np.savez(file, **{str(i): leaf for i, leaf in enumerate(jax.tree.leaves(held))})
+        self._begin(x, steps, held)
+
+    def _visit(self, x: int, steps: int) -> Path:
+        return self.place / f"visit-{x}-{steps}.npz"
+
+    def _begin(self, x: int, steps: int, held: RewardState) -> None:
+        """The policies of all runs, as they were then, begin to play."""
         runs = [jax.tree.map(lambda leaf, i=index: leaf[i], held) for index in range(len(self.group.cells))]
         played = [
             self._play(self.group.algorithm.policy(state), cell.seed, steps)
@@ -193,24 +202,20 @@ class _Watch:
         return {point: np.array(returns) for point, returns in found.items()} | later
 
     def _play(self, policy: Policy, seed: int, steps: int) -> Future[Episodes]:
-        start = int(np.random.SeedSequence([seed, steps, 2]).generate_state(1)[0])
+        job = (jax.device_get(policy), self.episodes, start(seed, steps))
         if self._pool is not None:
-            return self._pool.submit(
-                _named, self.env.name, self.env.spec.horizon, jax.device_get(policy), self.episodes, start
-            )
+            return self._pool.submit(_named, self.env.name, self.env.spec.horizon, *job)
         done: Future[Episodes] = Future()
-        done.set_result(rollout(self.env, policy, self.episodes, start))
+        done.set_result(rollout(self.env, *job))
         return done
 
     def _collect(self) -> None:
         for x, steps, runs, played in self._waiting:
-            new = []
             for cell, state, episodes in zip(self.group.cells, runs, played, strict=True):
-                new += _judged(
-                    state, episodes.result(), self.shown, (cell.seed, x, steps), self.expert, self.env.spec.horizon
-                )
-            self.found += new
-            _append(self.log, new)
+                about, seen_by = (cell.seed, x, steps), (self.expert, self.env.spec.horizon, self.they_rest)
+                self.found += _judged(state, episodes.result(), self.shown, about, *seen_by)
+            write_csv(self.place / LOG, FIELDS, map(line, self.found))
+            self._visit(x, steps).unlink(missing_ok=True)
         self._waiting.clear()
 
 
@@ -221,18 +226,15 @@ def _judged(
     about: tuple[int, int, int],
     expert: float,
     horizon: int,
+    they_rest: Any,
 ) -> list[Episode]:
     """The episodes of one policy, as its critic, its f and its kernel see them."""
-    if not isinstance(state.player, SACState):
-        raise SettingError("beliefs are those of SAC's critics: choose a task with continuous actions")
-    see = jax.jit(partial(_seen, state))
-    belief_shown, reward_shown, theirs = see(shown)
-    they_rest = counted(shown, jnp.ones(shown.t.shape, bool), jnp.asarray(horizon)).absorbed_share
+    belief_shown, reward_shown, theirs = _seen(state, shown)
     found = []
     for index, length in enumerate(played.lengths):
         steps = jax.tree.map(lambda a, i=index: jnp.asarray(a[i]), played.steps)
         lost = lost_at(played.rewards[index, :length], expert, horizon)
-        belief, reward, ours = see(steps._replace(round=jnp.full(steps.t.shape, LATER)))
+        belief, reward, ours = _seen(state, steps._replace(round=jnp.full(steps.t.shape, LATER)))
         here = slice(0, int(length)) if lost is None else slice(min(lost, length - 1), min(lost + WINDOW, length))
         at_rest = counted(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbed_share
         found.append(
@@ -247,6 +249,7 @@ def _judged(
     return found
 
 
+@jax.jit
 def _seen(state: RewardState, steps: Transition) -> tuple[Any, Any, Any]:
     """The smaller critic at the policy's own actions, −f, and the kernel's features of (s, a)."""
     obs = state.frame.encode_obs(steps.obs)
@@ -258,31 +261,3 @@ def _seen(state: RewardState, steps: Transition) -> tuple[Any, Any, Any]:
 def _named(name: str, horizon: int, policy: Policy, episodes: int, start: int) -> Episodes:
     """In another process, which cannot be handed an environment but can make it."""
     return rollout(make(name, horizon), policy, episodes, start)
-
-
-def _append(path: Path, episodes: Sequence[Episode]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [["" if value is None else value for value in asdict(episode).values()] for episode in episodes]
-    with path.open("a", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(lines)
-
-
-def read(path: Path) -> list[Episode]:
-    """What is kept already."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [episode(dict(zip(FIELDS, row, strict=True))) for row in csv.reader(file) if len(row) == len(FIELDS)]
-
-
-def episode(line: Mapping[str, str]) -> Episode:
-    """From a line of a file."""
-
-    def number(name: str) -> float:
-        return float(line[name])
-
-    return Episode(
-        *(int(line["seed"]), int(line["x"]), int(line["steps"]), int(line["episode"]), number("episode_return")),
-        int(line["lost_at"]) if line["lost_at"] else None,
-        *(number("belief"), number("belief_shown"), number("reward"), number("reward_shown"), number("payoff")),
-    )

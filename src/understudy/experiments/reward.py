@@ -43,9 +43,7 @@ class Curve:
 
     @property
     def name(self) -> str:
-        preset = "" if self.preset == DEFAULT else f" ({self.preset})"
-        changed = "".join(f", {name}={value}" for name, value in self.settings.items())
-        return f"{self.algorithm}{preset}{changed}, {self.trajectories} trajectories"
+        return named(self.algorithm, self.preset, self.settings, self.trajectories)
 
     @property
     def published(self) -> str:
@@ -79,6 +77,13 @@ class Curve:
     def lowest(self) -> float:
         """The lowest evaluation of any seed among the last ten."""
         return float(min(self.returns[x].min() for x in sorted(self.returns)[-10:]))
+
+
+def named(algorithm: str, preset: str, settings: Mapping[str, Any], trajectories: int) -> str:
+    """A learner as a person reads it."""
+    shown = "" if preset == DEFAULT else f" ({preset})"
+    changed = "".join(f", {name}={value}" for name, value in settings.items())
+    return f"{algorithm}{shown}{changed}, {trajectories} trajectories"
 
 
 def read(lines: Sequence[Mapping[str, str]], kind: str = "env_steps") -> list[Curve]:

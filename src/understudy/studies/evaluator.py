@@ -53,10 +53,7 @@ class Evaluator:
     def working(self, seeds: dict[str, int]) -> Iterator[Self]:
         """While training goes on; `seeds` of the cells, by key."""
         self._seeds = seeds
-        if isinstance(self.env, HostEnvironment) and self.env.registered and self.workers > 1:
-            self._pool = ProcessPoolExecutor(
-                self.workers, mp_context=get_context("spawn"), initializer=begin, initargs=(os.getpid(),)
-            )
+        self._pool = players(self.env, self.workers)
         try:
             for kind, x, steps, key, *returns in self._lines():
                 self._played[Point(kind, int(x), int(steps), key)] = np.array(returns, np.float64)
@@ -105,8 +102,7 @@ class Evaluator:
         ]
 
     def _play(self, point: Point, actor: Actor) -> None:
-        start = int(np.random.SeedSequence([self._seeds[point.key], point.steps, 2]).generate_state(1)[0])
-        job = (actor.policy, self.episodes, start)
+        job = (actor.policy, self.episodes, start(self._seeds[point.key], point.steps))
         if self._pool is None:
             self._keep(point, rollout(self.env, *job).returns)
         else:
@@ -116,6 +112,18 @@ class Evaluator:
         with self._log.open("a", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerow([*point, *returns])
         self._played[point] = returns
+
+
+def start(seed: int, steps: int) -> int:
+    """The seed of the episodes that a run's policy plays at a time."""
+    return int(np.random.SeedSequence([seed, steps, 2]).generate_state(1)[0])
+
+
+def players(env: Environment | HostEnvironment, workers: int) -> ProcessPoolExecutor | None:
+    """Processes that policies play in; None where this one is as good, or no other can make the environment."""
+    if not isinstance(env, HostEnvironment) or not env.registered or workers < 2:
+        return None
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=begin, initargs=(os.getpid(),))
 
 
 def begin(parent: int) -> None:

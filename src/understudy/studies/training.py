@@ -85,7 +85,7 @@ def trained(
         if all(key in left for key in keys):
             parts.append([left.pop(key) for key in keys])
     for part in [*parts, *programs(list(left.values()))]:
-        place = work / f"{group.key}-{_named(part)}"
+        place = work / named(group, part)
         write_json(place / CELLS, [cell.key for cell in part])
         _Program(group, part, demonstrations, env, place, workers, progress).run()
         yield _read(place) or []
@@ -106,8 +106,9 @@ def remove(place: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def _named(cells: Sequence[Cell]) -> str:
-    return hashlib.sha256(" ".join(cell.key for cell in cells).encode()).hexdigest()[:16]
+def named(group: Group, cells: Sequence[Cell]) -> str:
+    """The name of a program's place: the group's, and what tells its cells from others of the group."""
+    return f"{group.key}-{hashlib.sha256(' '.join(cell.key for cell in cells).encode()).hexdigest()[:16]}"
 
 
 def _read(place: Path) -> list[Done] | None:
