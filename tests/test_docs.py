@@ -453,7 +453,19 @@ def test_the_first_look_at_stability_is_its_file():
         rows = [row for row in csv.DictReader(file) if row["x_kind"] == "env_steps"]
     few = [round(float(row["mean_return"])) for row in rows if row["trajectories"] == "5"]
     assert f"returned {few[0]}, {few[1]}, {few[2]} and {few[3]} after 25, 50, 75 and 100" in " ".join(page.split())
-    rows = [row for row in rows if row["trajectories"] == "20"]
+    of_bundled = {
+        (row["settings"], int(row["x"])): round(float(row["mean_return"]))
+        for row in rows
+        if row["demonstrations"].startswith("bundled")
+    }
+    hot = '{"kernel": "features", "sac": {"initial_temperature": 1.0}}'
+    cool = [of_bundled["{}", x] for x in (25_000, 50_000)]
+    plain = [of_bundled[hot, x] for x in (25_000, 50_000, 75_000, 100_000)]
+    prose = " ".join(page.split())
+    assert f"{cool[0]} and {cool[1]} after 25 and 50 thousand steps, against {plain[0]} and {plain[1]}" in prose
+    assert f"went to {plain[2]} and {plain[3]} after 75 and 100" in prose
+    rows = [row for row in rows if row["trajectories"] == "20" and not row["demonstrations"].startswith("bundled")]
+    rows = [row for row in rows if "balanced" not in row["settings"] and "energy" not in row["settings"]]
     told = {
         '{"kernel": "features", "sac": {"initial_temperature": 1.0}}': "smooth f, SAC as it comes",
         '{"kernel": "indicator"}': "labels, cool start",
