@@ -78,7 +78,7 @@ def test_the_default_is_there_whole_and_without_each_of_its_parts():
 # ------------------------------------------------------------------------------------------------- failures
 
 
-def test_an_episode_is_lost_where_it_keeps_up_for_the_last_time():
+def test_an_episode_is_lost_where_the_longest_time_begins_that_it_does_not_keep_up():
     """An expert of 2 a step for 1,000 steps: 1 a step over the next 50 keeps up."""
     rewards = np.full(1000, 2.0)
     assert lost_at(rewards, 2000, 1000) is None

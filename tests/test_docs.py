@@ -464,6 +464,10 @@ def test_the_first_look_at_stability_is_its_file():
     prose = " ".join(page.split())
     assert f"{cool[0]} and {cool[1]} after 25 and 50 thousand steps, against {plain[0]} and {plain[1]}" in prose
     assert f"went to {plain[2]} and {plain[3]} after 75 and 100" in prose
+    with (ROOT / "docs/results/adril-lander.csv").open(newline="", encoding="utf-8") as file:
+        landed = [float(row["mean_return"]) for row in csv.DictReader(file) if row["x"] == "60000"]
+    *most, last = (f"{value:.0f}".replace("-", "−") for value in landed)
+    assert f"stopped after 60,000 steps: {', '.join(most)} and {last} " in prose
     rows = [row for row in rows if row["trajectories"] == "20" and not row["demonstrations"].startswith("bundled")]
     rows = [row for row in rows if "balanced" not in row["settings"] and "energy" not in row["settings"]]
     told = {

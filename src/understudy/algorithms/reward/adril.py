@@ -32,11 +32,13 @@ in the supplement. The RL player is soft actor-critic, or soft Q-learning where 
 
 Deviations: MaxEntRL goes on from where it was, some steps and gradient steps a round, as in the paper's runs. Stopping
 and selection go by a Gaussian-kernel payoff on held-out demonstrations (`matching`), since that of the indicator
-kernel is a constant. Absorbing states are ours, and time limits are not taken for ends. With Gaussian kernels means are
-over steps, not sums over a trajectory: f is T times smaller. The preset `paper` has the indicator kernel and none of
-these, and does what the released runs did at the start of each round: it resets the environment, takes 100 random
-actions and restarts the learning rate's schedule. (There the steps of the round before also had reward 0, and the
-learning rate of a round's last turn was slightly below 0; here it is 0.)
+kernel is a constant. With Gaussian kernels means are over steps, not sums over a trajectory: f is T times smaller. The
+paper's runs have the indicator kernel and α = 1 at the start. Absorbing states are ours, with a reward of 0 until the
+learner has played a round, and time limits are not taken for ends. The preset `paper` has the kernel and the start of
+the paper's runs, no absorbing states, and time limits for ends; and it does what the released runs did at the start of
+each round: it resets the environment, takes 100 random actions and restarts the learning rate's schedule. (There the
+steps of the round before also had reward 0, and the learning rate of a round's last turn was slightly below 0; here it
+is 0.)
 """
 
 from typing import Any, ClassVar, Literal
@@ -65,6 +67,7 @@ Kernel = Literal["indicator", "gaussian", "features"]
 PAPER = {"absorbing": False, "timeouts_terminal": True, "resets": True, "random_rounds": True, "restart_schedule": True}
 """What the released runs did beside Table 10."""
 LABELS = {**PAPER, "kernel": "indicator", "sac": SAC()}
+"""The same with what AdRIL alone has: the kernel, and SAC as it comes."""
 
 
 class AdRIL(RewardMatching):
