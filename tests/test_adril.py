@@ -434,6 +434,26 @@ def test_the_policy_of_the_round_of_smallest_payoff_is_handed_over(finished):
     assert same == [k == best for k in range(3)]
 
 
+@pytest.mark.parametrize(("averaging", "shares"), [(0.0, [1, 1, 1, 1]), (2.0, [1, 1 / 2, 1 / 2, 1 / 2])])
+def test_a_moving_mean_of_the_policies_that_played_is_handed_over(continuous, averaging, shares):
+    """Of all turns alike until there are more than it is a mean of. Here a turn is a round."""
+    algorithm = us.adril(**SMALL | {"rounds": 4, "round_steps": 16, "random_steps": 0}, averaging=averaging)
+    played, handed = [], []
+
+    def visit(done, states):
+        for kept, policy in ((played, algorithm.acting), (handed, algorithm.policy)):
+            kept.append([np.asarray(x[0]) for x in jax.tree.leaves(policy(states()))])
+
+    us.imitate(algorithm, continuous, env=us.make("Pendulum"), visit=visit)
+    mean = played[0]
+    for share, last, found in zip(shares, played, handed, strict=True):
+        mean = [old + share * (new - old) for old, new in zip(mean, last, strict=True)]
+        for wanted, leaf in zip(mean, found, strict=True):
+            np.testing.assert_allclose(leaf, wanted, rtol=1e-5, atol=1e-6)
+    same = [np.array_equal(a, b) for a, b in zip(played[-1], handed[-1], strict=True)]
+    assert all(same) == (averaging == 0)
+
+
 def test_a_run_stops_when_its_payoff_has_fallen_to_delta(continuous, finished):
     result = us.imitate(us.adril(**SMALL, kernel="features", delta=10.0), continuous, env=us.make("Pendulum"))
     assert result.runs[0].status == "stopped in round 1: the payoff fell to delta"
@@ -463,6 +483,7 @@ def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_1
         assert getattr(us.sqil.preset("paper"), name) == value
     assert (plain.balanced, paper.balanced, balanced.balanced) == (False, False, True)
     assert (plain.kernel, paper.kernel, balanced.kernel) == ("features", "indicator", "indicator")
+    assert (plain.averaging, paper.averaging, us.sqil().averaging, us.gail().averaging) == (5.0, 0.0, 0.0, 0.0)
     assert (plain.sac.initial_temperature, paper.sac.initial_temperature) == (0.01, 1.0)
     for algorithm in (plain, us.sqil()):  # Tables 9 and 10
         sac = algorithm.sac
@@ -476,7 +497,7 @@ def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_1
     assert [bool(a.stepping.begins(5, 0)) for a in (paper, plain)] == [True, False]
 
 
-@pytest.mark.parametrize("settings", [{"kernel": "laplace"}, {"points": 0}, {"delta": -1.0}, {"sac": SoftQ()}])
+@pytest.mark.parametrize("settings", [{"kernel": "laplace"}, {"points": 0}, {"delta": -1.0}, {"averaging": -1.0}, {"sac": SoftQ()}])
 def test_settings_that_make_no_sense_are_refused_by_name(settings):
     with pytest.raises(SettingError, match=next(iter(settings))):
         us.adril(**settings)

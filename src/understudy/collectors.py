@@ -69,7 +69,7 @@ class Fused(eqx.Module):
         left = self.limit - asked
         mixing = self._mixing(algorithm, index, left)
         valued = self.values is not None
-        played = play(self.env, algorithm.policy(state), keys, False, mixing, keep_states=valued)
+        played = play(self.env, algorithm.acting(state), keys, False, mixing, keep_states=valued)
         alive = played.alive
         # The real steps in front; where the expert may act, those of the first time steps, which the budget covers.
         late = ~alive if mixing is None else jnp.where(alive, played.steps.t, self.env.spec.horizon)

@@ -86,6 +86,10 @@ class Algorithm(eqx.Module):
     @abstractmethod
     def policy(self, state: State) -> Policy: ...
 
+    def acting(self, state: State) -> Policy:
+        """Who plays while it learns; by default the policy that would be handed over."""
+        return self.policy(state)
+
     @property
     def stepping(self) -> Stepping | None:
         """How it learns while it plays; None for those whose rounds gather whole episodes, or nothing."""

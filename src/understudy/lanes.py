@@ -201,12 +201,12 @@ def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[A
 def _surroundings(
     algorithm: Algorithm, states: State, spec: Spec, stepping: Stepping, env: Environment | None
 ) -> Surroundings:
-    return jax.vmap(lambda state: surroundings(stepping, spec, env, algorithm.policy(state)))(states)
+    return jax.vmap(lambda state: surroundings(stepping, spec, env, algorithm.acting(state)))(states)
 
 
 @jax.jit
 def _policies(algorithm: Algorithm, states: State) -> Any:
-    return jax.vmap(algorithm.policy)(states)
+    return jax.vmap(algorithm.acting)(states)
 
 
 @partial(jax.jit, donate_argnames=("states",))
@@ -287,7 +287,7 @@ def _turns(
             anything = stepping.random_left(index, number)
 
             def play(state: State, world: Any, key: Key[Array, ""]) -> tuple[Any, Chunk]:
-                return played(env, algorithm.policy(state), world, stepping, begins, anything, key)
+                return played(env, algorithm.acting(state), world, stepping, begins, anything, key)
 
             world, chunk = jax.vmap(play)(states, around.world, play_keys)
             around = around._replace(world=world)

@@ -3,8 +3,9 @@
     1. for round k:
     2.     f ← what the algorithm makes of D_π and D_E (`moves`)
     3.     for each turn: play some steps, D_π ← D_π ∪ D', then π improves on rewards −f
-    4.     payoff ← the largest over the unit ball of a Gaussian kernel's space, of D' against held-out demonstrations
-    5. until payoff ≤ δ
+    4.     π̄ ← π̄ + ν (π − π̄) after each turn
+    5.     payoff ← the largest over the unit ball of a Gaussian kernel's space, of D' against held-out demonstrations
+    6. until payoff ≤ δ
 
 What sets the algorithms of this folder apart is line 2 alone: AdRIL averages functional gradients, SQIL never moves,
 GAIL takes gradient steps, in every turn.
@@ -15,7 +16,10 @@ itself, so its value is r / (1 − γ). Without it, the sign of −f alone would
 whatever the expert does (docs/absorbing.md). A time limit ends the record and not the task: the value of the state
 after it counts.
 
-The payoff of line 4 is the one that is logged, stops at δ and selects the policy that is handed over. That of the
+π plays, π̄ is evaluated and handed over. A no-regret game comes to an equilibrium in the mean of its rounds, not in its
+last one; the mean here is of weights, over the turns of about `averaging` rounds. Where it is 0, π̄ is π.
+
+The payoff of line 5 is the one that is logged, stops at δ and selects the policy that is handed over. That of the
 algorithm's own f would not do: with an indicator kernel on continuous data it is a constant.
 """
 
@@ -25,6 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.errors import check_kind, check_not_negative, check_positive, check_whole
@@ -127,8 +132,10 @@ class RewardState(NamedTuple):
     """Demonstrated steps that a value can be learned from, in front."""
     usable_count: Int[Array, ""]
     horizon: Int[Array, ""]
+    mean: Policy
+    """π̄."""
     best: Policy
-    """The policy after the round of smallest payoff."""
+    """That after the round of smallest payoff."""
     payoff: Float[Array, ""]
 
 
@@ -171,6 +178,8 @@ class RewardMatching(Algorithm):
     """At the start of each round, not only of the first."""
     restart_schedule: bool = eqx.field(static=True, default=False)
     """The learning rate's schedule runs within each round, not over the whole run."""
+    averaging: float = 0.0
+    """Rounds that the policy that is handed over is a moving mean of; 0: it is the last."""
     normalize_obs: bool = eqx.field(static=True, default=False)
     """Standardise states with the demonstrations."""
     lag: int = eqx.field(static=True, default=0)
@@ -185,6 +194,7 @@ class RewardMatching(Algorithm):
         check_kind(SoftQ, soft_q=self.soft_q)
         check_whole(2 if self.balanced else 1, batch_size=self.batch_size)
         check_positive(loss_limit=self.loss_limit)
+        check_not_negative(averaging=self.averaging)
         if self.delta is not None:
             check_not_negative(delta=self.delta)
         _ = self.stepping  # which checks the rest
@@ -228,7 +238,7 @@ class RewardMatching(Algorithm):
             jnp.argsort(~usable, stable=True).astype(jnp.int32),
             usable.sum().astype(jnp.int32),
             jnp.asarray(spec.horizon, jnp.int32),
-            jax.tree.map(jnp.copy, self._player(frame).policy(player)),
+            *(jax.tree.map(jnp.copy, self._player(frame).policy(player)) for _ in range(2)),
             jnp.asarray(UNJUDGED),
         )
 
@@ -257,33 +267,44 @@ class RewardMatching(Algorithm):
         experience = Experience(sample, jax.vmap(paid)(data.rolled), data.rolled.last)
         warm = stepping.random_left(data.round, data.turn) < stepping.steps
         improved, metrics = take_turn(player, state.player, experience, progress, warm, player_key)  # line 3
+        mean = self._mean(state.mean, player.policy(improved), data)  # line 4
         taken = (jnp.asarray(data.turn, jnp.float32) + 1) * stepping.rows
-        payoff = _payoff(state, data, tally.round / taken, sides)  # line 4
+        payoff = _payoff(state, data, tally.round / taken, sides)  # line 5
         better = closing & (payoff < state.payoff)
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), player.policy(improved), state.best)
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), mean, state.best)
         new = state._replace(
             player=improved,
             moments=moments,
             tally=tally,
+            mean=mean,
             best=best,
             payoff=jnp.where(better, payoff, state.payoff),
         )
         exploded = metrics["critic_loss" if "critic_loss" in metrics else "value_loss"] > self.loss_limit
-        small = jnp.asarray(False) if self.delta is None else closing & (payoff <= self.delta)  # line 5
+        small = jnp.asarray(False) if self.delta is None else closing & (payoff <= self.delta)  # line 6
         told = metrics | moments.metrics() | {"payoff": payoff}
         return new, Info(told, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded)
 
-    def policy(self, state: RewardState) -> Policy:
+    def acting(self, state: RewardState) -> Policy:
         return Framed(self._player(state.frame).policy(state.player), state.frame)
+
+    def policy(self, state: RewardState) -> Policy:
+        return Framed(state.mean, state.frame)
 
     def selected(self, state: RewardState) -> Policy:
         """The policy after the round of smallest payoff; before a round is over, the policy as it is."""
         judged = state.payoff < UNJUDGED
-        last = self._player(state.frame).policy(state.player)
-        return Framed(jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, last), state.frame)
+        return Framed(jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, state.mean), state.frame)
 
     def payoff_of(self, state: RewardState) -> float | None:
         return float(state.payoff) if state.payoff < UNJUDGED else None
+
+    def _mean(self, mean: Policy, last: Policy, data: RoundData) -> Policy:
+        """π̄: of all turns alike, until there are more than it is a mean of."""
+        turns = self.stepping.turns
+        number = jnp.asarray(data.round * turns + data.turn + 1, jnp.float32)
+        share = 1 / jnp.clip(jnp.minimum(number, self.averaging * turns), 1)
+        return optax.incremental_update(last, mean, share)
 
     def _player(self, frame: Frame) -> Any:
         return self.soft_q if frame.act_scale is None else self.sac
