@@ -63,14 +63,15 @@ def test_the_four_are_there_together_alone_left_out_and_not_at_all():
 
 def test_the_default_is_there_whole_and_without_each_of_its_parts():
     made = [entry.algorithm() for entry in ablation.learners() if entry.preset == "default"]
-    parts = [(a.kernel, a.sac.initial_temperature, a.absorbing, a.timeouts_terminal) for a in made]
+    parts = [(a.kernel, a.sac.initial_temperature, a.averaging, a.absorbing, a.timeouts_terminal) for a in made]
     assert parts == [
-        ("features", 0.01, True, False),
-        ("indicator", 0.01, True, False),
-        ("features", 1.0, True, False),
-        ("indicator", 1.0, True, False),
-        ("features", 0.01, False, False),
-        ("features", 0.01, True, True),
+        ("features", 0.01, 5.0, True, False),
+        ("indicator", 0.01, 5.0, True, False),
+        ("features", 1.0, 5.0, True, False),
+        ("features", 0.01, 0.0, True, False),
+        ("indicator", 1.0, 0.0, True, False),
+        ("features", 0.01, 5.0, False, False),
+        ("features", 0.01, 5.0, True, True),
     ]
     assert {entry.trajectories for entry in ablation.learners()} == {(20,)}
 

@@ -497,7 +497,9 @@ def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_1
     assert [bool(a.stepping.begins(5, 0)) for a in (paper, plain)] == [True, False]
 
 
-@pytest.mark.parametrize("settings", [{"kernel": "laplace"}, {"points": 0}, {"delta": -1.0}, {"averaging": -1.0}, {"sac": SoftQ()}])
+@pytest.mark.parametrize(
+    "settings", [{"kernel": "laplace"}, {"points": 0}, {"delta": -1.0}, {"averaging": -1.0}, {"sac": SoftQ()}]
+)
 def test_settings_that_make_no_sense_are_refused_by_name(settings):
     with pytest.raises(SettingError, match=next(iter(settings))):
         us.adril(**settings)

@@ -14,7 +14,7 @@ from understudy.storage import whole_file
 from understudy.types import Transition
 
 TREE, EXPERT, LEARNER, CRASH = "#7fa37f", "#008000", "#e8743b", "#c0392b"
-LINES = ("#e8743b", "#4c72b0", "#8e44ad", "#b08d57", "#17a2a2", "#555555")
+LINES = ("#e8743b", "#4c72b0", "#8e44ad", "#b08d57", "#17a2a2", "#555555", "#d6337c", "#c9a800", "#1f3a5f", "#7a3b1d")
 """One for each learner of a figure."""
 
 

@@ -11,17 +11,15 @@ from understudy.errors import DivergedError, NeedsError
 from understudy.experiments import ablation, failures, figure_studies, reward
 from understudy.experiments.episodes import FIELDS, Episode, episode
 from understudy.experiments.failure_summary import LEARNED, summed_up
-from understudy.experiments.rounds import MADE, made
 from understudy.reproduce import with_error
 from understudy.reproduce_reward import Task
-from understudy.results import provenance
 from understudy.storage import check_place
 from understudy.studies.groups import Group, check_tasks, groups, load_demonstrations
 from understudy.studies.report import table
 from understudy.studies.training import called, named
 
-COLUMNS = [*figure_studies.IDENTITY, "expert_return", *FIELDS, "device", *MADE]
-"""Of the file of episodes."""
+COLUMNS = [*figure_studies.IDENTITY, "expert_return", *FIELDS]
+"""Of the file of episodes. What made them is said once, in the file of returns, by the same learner."""
 
 
 def reproduce_ablation(
@@ -42,7 +40,7 @@ def reproduce_ablation(
     Args:
         task: The paper's task.
         demos: An npz file of demonstrations. Default: the bundled ones.
-        learners: Others than the sixteen of the table: each an algorithm, with a preset, trajectories and settings
+        learners: Others than the seventeen of the table: each an algorithm, with a preset, trajectories and settings
             that differ, as in adril@20,absorbing=False. The option with no name after it: tell what the files have.
             Lines of others stay.
         steps: Environment steps of each run.
@@ -96,15 +94,12 @@ def reproduce_ablation(
 
 def _episodes(group: Group, found: list[Episode]) -> list[dict[str, str]]:
     """A learner's episodes as lines of the file."""
-    about = {
-        **table.learner(group.cells[0].asked, group.shown),
-        "expert_return": group.expert_return,
-        "device": provenance()["device"],
-        **dict(zip(MADE, made(), strict=True)),
-    }
-    return [
-        {name: "" if value is None else str(value) for name, value in {**about, **asdict(one)}.items()} for one in found
-    ]
+    about = {**table.learner(group.cells[0].asked, group.shown), "expert_return": f"{group.expert_return:.6g}"}
+    return [{**about, **{name: _written(value) for name, value in asdict(one).items()}} for one in found]
+
+
+def _written(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _tell(lines: list[dict[str, str]]) -> None:

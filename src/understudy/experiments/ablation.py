@@ -21,8 +21,9 @@ def without(*names: str) -> dict[str, Any]:
 
 def learners() -> list[Entry]:
     """All that are compared."""
-    hot, labels = {"sac": {"initial_temperature": 1.0}}, {"kernel": "indicator"}
-    parts: list[dict[str, Any]] = [{}, labels, hot, labels | hot, {"absorbing": False}, {"timeouts_terminal": True}]
+    labels, hot, last = {"kernel": "indicator"}, {"sac": {"initial_temperature": 1.0}}, {"averaging": 0.0}
+    parts: list[dict[str, Any]] = [{}, labels, hot, last, labels | hot | last]
+    parts += [{"absorbing": False}, {"timeouts_terminal": True}]
     found = [("default", settings) for settings in parts]
     found += [("paper", without()), ("paper", without(*RELEASED))]
     found += [("paper", without(*(other for other in RELEASED if other != name))) for name in RELEASED]

@@ -103,7 +103,7 @@ def read(lines: Sequence[Mapping[str, str]], kind: str = "env_steps") -> list[Cu
                 *(key[0], key[1], int(key[2]), json.loads(key[3]), key[4].partition("@")[0]),
                 {x: np.array(means) for x, means in points.items()},
                 float(line["expert_return"]) if line["expert_return"] else None,
-                float(line["train_seconds"]),
+                float(line["train_seconds"] or 0),
                 line["device"],
             )
         )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from understudy.experiments import figure_studies, off_q, reward
+from understudy.experiments import ablation, figure_studies, off_q, reward
 from understudy.experiments.comparison import TITLES, Rows, markdown, read
 from understudy.game import DEFAULT
 from understudy.studies.plan import BUNDLED
@@ -15,7 +15,8 @@ def files_table(results: Path) -> str:
     """Every CSV file: what made it, on what, how long it trained, and when, from its own columns."""
     rows: list[list[object]] = []
     for path in sorted(results.rglob("*.csv")):
-        lines = read(path)
+        whole = path.with_stem(path.stem.removesuffix("-episodes"))  # episodes are made by what made their returns
+        lines = read(whole if whole.exists() else path)
         name, picture = path.relative_to(results).as_posix(), path.with_suffix(".png").relative_to(results)
         figure = f", [figure]({picture.as_posix()})" if (results / picture).exists() else ""
         device = "; ".join(_seen(lines, "device") or _seen(lines, "machine")) or "not recorded"
@@ -71,6 +72,7 @@ def missing_table(results: Path) -> str:
             if not any(line["env"] == env and _given(line["demonstrations"]) == given for line in lines):
                 command = f"understudy reproduce bc-table --task {task}{' --demos FILE' * given}"
                 rows.append([f"The expert and its clone on {TITLES[task]}, {source}", command])
+            rows += _unwatched(results, task, env, source) if given else []
         for figure, about in (("balanced", "The two samplings on Ant"), ("f-frequency", "How often f moves")):
             lines = figure_studies.lines(results / f"{figure}.csv")
             # With the paper's demonstrations both samplings are in the file of reward moments.
@@ -92,6 +94,18 @@ def _unmeasured(results: Path, task: str, given: bool) -> list[tuple[list[str], 
                 plain = (entry.name, entry.preset) == ("gail", "paper")
                 groups.setdefault(plain, []).append(f"{entry.name}:{entry.preset}@{count}")
     return [(learners, [] if plain else ["--lag 1"]) for plain, learners in groups.items()]
+
+
+def _unwatched(results: Path, task: str, env: str, source: str) -> list[list[str]]:
+    """Learners of the ablation that its file lacks."""
+    lines = [line for line in figure_studies.lines(results / "adril-ablation.csv") if line["env"] == env]
+    have = [(curve.preset, curve.settings) for curve in reward.read(lines) if not curve.bundled]
+    wanted = ablation.learners()
+    lacking = [entry for entry in wanted if (entry.preset, entry.settings) not in have]
+    if not lacking:
+        return []
+    about = f"What AdRIL's stability rests on, {TITLES[task]}, {source}: {len(lacking)} of {len(wanted)} learners"
+    return [[about, f"understudy reproduce ablation --task {task} --demos FILE --lag 1"]]
 
 
 def _without_returns(results: Path, task: str, given: bool) -> list[str]:

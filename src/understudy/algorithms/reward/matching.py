@@ -229,6 +229,8 @@ class RewardMatching(Algorithm):
         known = steps.known_next | steps.terminal | (steps.last & self.timeouts_terminal)
         usable = demonstrations.mask & known
         none = jnp.zeros(FEATURES)
+        # States are donated: no array may be in one twice.
+        mean, best = (jax.tree.map(jnp.copy, self._player(frame).policy(player)) for _ in range(2))
         return RewardState(
             player,
             frame,
@@ -238,7 +240,8 @@ class RewardMatching(Algorithm):
             jnp.argsort(~usable, stable=True).astype(jnp.int32),
             usable.sum().astype(jnp.int32),
             jnp.asarray(spec.horizon, jnp.int32),
-            *(jax.tree.map(jnp.copy, self._player(frame).policy(player)) for _ in range(2)),
+            mean,
+            best,
             jnp.asarray(UNJUDGED),
         )
 

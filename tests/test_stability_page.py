@@ -1,0 +1,208 @@
+"""What docs/stability.md says is what its files say."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from understudy.experiments import figure_studies, reward
+from understudy.experiments.episodes import episode
+from understudy.experiments.failure_summary import summed_up
+from understudy.reproduce import with_error
+from understudy.reproduce_ablation import COLUMNS
+from understudy.statistics import Sample
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "docs/results"
+PAGE = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
+PROSE = " ".join(PAGE.split())
+NAMES = {"HalfCheetah": "HalfCheetahBulletEnv-v0", "Ant": "AntBulletEnv-v0"}
+FOUR = dict.fromkeys(("random_rounds", "resets", "restart_schedule", "timeouts_terminal"), False)
+LEARNERS = {
+    "the default": ("adril-ablation", "default", {}),
+    "labels": ("adril-ablation", "default", {"kernel": "indicator"}),
+    "the last policy": ("adril-cut", "default", {"averaging": 0.0}),
+    "the last policy, a hot start": (
+        "adril-cut",
+        "default",
+        {"averaging": 0.0, "sac": {"initial_temperature": 1.0}},
+    ),
+    "the four left out": ("adril-ablation", "paper", FOUR),
+    "the released recipe": (None, "paper", {}),
+}
+
+
+def section(title):
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(title):
+    """A table's rows, by task and learner: an empty first cell is the one above."""
+    found, task = {}, None
+    for line in section(title).splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if line.startswith("| ") and set(cells[0]) != {"-"} and cells[1]:
+            task = cells[0] or task
+            if task in NAMES:
+                found[task, cells[1]] = cells[2:]
+    return found
+
+
+def curve(task, learner):
+    file, preset, settings = LEARNERS[learner]
+    lines = figure_studies.lines(RESULTS / f"{file or f'reward-{task.lower()}'}.csv")
+    (found,) = (
+        one
+        for one in reward.read([line for line in lines if line["env"] == NAMES[task]])
+        if (one.algorithm, one.preset, one.settings, one.trajectories, one.bundled)
+        == ("adril", preset, settings, 20, False)
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("task", "count", "name"),
+    [
+        ("halfcheetah", 20, "HalfCheetah (expert 2154)"),
+        ("halfcheetah", 5, "HalfCheetah, 5 trajectories"),
+        ("ant", 20, "Ant (expert 2585)"),
+    ],
+)
+def test_what_the_default_reaches(task, count, name):
+    (found,) = (
+        one
+        for one in reward.read(figure_studies.lines(RESULTS / f"reward-{task}.csv"))
+        if (one.algorithm, one.preset, one.trajectories, one.bundled) == ("adril", "default", count, False)
+    )
+    shown = [found.samples[1000 * x] for x in (25, 50, 75, 100, 200, 300, 400, 500)]
+    cells = [*map(with_error, shown), with_error(found.last_five), f"{found.lowest:.0f}"]
+    assert f"| {name} | {' | '.join(cells)} |" in PAGE
+    late = [value for x, means in found.returns.items() for value in means if x > 150_000]
+    if task == "halfcheetah":
+        everywhere = [value for x, means in found.returns.items() for value in means if x >= 75_000]
+        assert min(everywhere) >= 2179.5
+    else:
+        assert f"below {round(min(late))} after 150,000" in PROSE
+
+
+def test_without_a_part_and_without_the_four():
+    shown = rows("Without them")
+    assert len(shown) == 10
+    for (task, learner), cells in shown.items():
+        found = curve(task, learner)
+        xs = [x for x in sorted(found.returns) if x <= 300_000]
+        late = {x: found.returns[x] for x in xs if x >= 75_000}
+        assert {len(seeds) for seeds in late.values()} == {5}
+        last = Sample.of(np.mean([found.returns[x] for x in xs[-5:]], axis=0))
+        bad = sum(int((seeds < 0.8 * found.expert).sum()) for seeds in late.values())
+        wanted = [with_error(found.samples[x]) for x in (25_000, 50_000, 100_000, 200_000, 300_000)]
+        wanted += [with_error(last), f"{min(seeds.min() for seeds in late.values()):.0f}", f"{bad} of 50"]
+        assert cells == wanted
+
+
+def test_where_episodes_fail_and_who_sees_it():
+    shown = rows("Where episodes fail, and who sees it")
+    lines = figure_studies.lines(RESULTS / "adril-ablation-episodes.csv", COLUMNS)
+    assert len(shown) == 5
+    for (task, learner), cells in shown.items():
+        _, preset, settings = LEARNERS[learner]
+        own = [
+            line
+            for line in lines
+            if (line["env"], line["preset"], json.loads(line["settings"])) == (NAMES[task], preset, settings)
+        ]
+        told = summed_up([episode(line) for line in own], float(own[0]["expert_return"]))
+        wanted = [str(told.episodes), str(told.failed)]
+        if told.failed:
+            beliefs = (told.belief_failed, told.belief_good, told.belief_shown, told.payoff_failed, told.payoff_good)
+            wanted += [str(told.early), f"{told.lost_at:.0f}", *(f"{value:.2f}" for value in beliefs)]
+            assert told.told_apart > 0.999
+        assert [cell for cell in cells if cell] == wanted
+
+
+def test_the_means_of_one_run():
+    with (RESULTS / "adril-averaging.csv").open(newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    means = []
+    for task, env in NAMES.items():
+        for name, averaging in (("the policy itself", 0), *((f"mean of {n} rounds", n) for n in (2, 5, 15))):
+            own = [row for row in found if (row["env"], row["averaging"]) == (env, str(averaging))]
+            late = [row for row in own if int(row["x"]) >= 40_000]
+            mean = round(np.mean([float(row["mean_return"]) for row in late]))
+            if task == "Ant":
+                means.append(mean)
+                continue
+            lows = [min(float(row[column]) for row in late) for column in ("mean_return", "lowest_return")]
+            (early,) = (row["mean_return"] for row in own if row["x"] == "25600")
+            assert len(late) == 18
+            assert f"| {name} | {mean} | {lows[0]:.0f} | {lows[1]:.0f} | {early} |" in PAGE
+    *most, last = map(str, means)
+    assert f"the same means differ by less: {', '.join(most)} and {last}." in PROSE
+
+
+def test_the_first_look_at_stability_is_its_file():
+    with (RESULTS / "adril-first-look.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["x_kind"] == "env_steps"]
+    few = [round(float(row["mean_return"])) for row in rows if row["trajectories"] == "5"]
+    assert f"returned {few[0]}, {few[1]}, {few[2]} and {few[3]} after 25, 50, 75 and 100" in PROSE
+    of_bundled = {
+        (row["settings"], int(row["x"])): round(float(row["mean_return"]))
+        for row in rows
+        if row["demonstrations"].startswith("bundled")
+    }
+    hot = '{"kernel": "features", "sac": {"initial_temperature": 1.0}}'
+    cool = [of_bundled["{}", x] for x in (25_000, 50_000)]
+    plain = [of_bundled[hot, x] for x in (25_000, 50_000, 75_000, 100_000)]
+    assert f"{cool[0]} and {cool[1]} after 25 and 50 thousand steps, against {plain[0]} and {plain[1]}" in PROSE
+    assert f"went to {plain[2]} and {plain[3]} after 75 and 100" in PROSE
+    with (RESULTS / "adril-lander.csv").open(newline="", encoding="utf-8") as file:
+        landed = [float(row["mean_return"]) for row in csv.DictReader(file) if row["x"] == "60000"]
+    *most, last = (f"{value:.0f}".replace("-", "−") for value in landed)
+    assert f"stopped after 60,000 steps: {', '.join(most)} and {last} " in PROSE
+    rows = [row for row in rows if row["trajectories"] == "20" and not row["demonstrations"].startswith("bundled")]
+    rows = [row for row in rows if "balanced" not in row["settings"] and "energy" not in row["settings"]]
+    told = {
+        '{"kernel": "features", "sac": {"initial_temperature": 1.0}}': "smooth f, SAC as it comes",
+        '{"kernel": "indicator"}': "labels, cool start",
+        "{}": "smooth f, cool start",
+    }
+    learners = dict.fromkeys((row["env"], row["settings"]) for row in rows)
+    assert len(learners) == 4
+    for env, settings in learners:
+        line = next(
+            x for x in section("A first look").splitlines() if x.startswith(f"| {env[:3]}") and told[settings] in x
+        )
+        cells = [cell.strip() for cell in line.split("|")[3:-1]]
+        own = {int(row["x"]): row for row in rows if (row["env"], row["settings"]) == (env, settings)}
+        for x, cell in zip(range(25_000, 150_001, 25_000), cells, strict=True):
+            known = own.get(x)
+            shown = "" if known is None else f"{float(known['mean_return']):.0f} ± {float(known['std_return']):.0f}"
+            assert cell == shown
+
+
+def test_the_collapse_is_its_file():
+    with (RESULTS / "adril-collapse.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+
+    def span(values):
+        ends = sorted({f"{value:.1f}".replace("-", "−") for value in (min(values), max(values))}, key=_signed)
+        return " to ".join(ends)
+
+    for number in "123456":
+        own = [row for row in rows if row["episode"] == number and int(row["t"]) >= 100]
+        belief, worth = (span([float(row[name]) for row in own]) for name in ("belief", "worth"))
+        line = next(
+            x
+            for x in section("What a collapse looks like").splitlines()
+            if x.startswith((f"| {number} | ", f"| {number},"))
+        )
+        assert line.endswith(f"| {float(own[0]['episode_return']):.0f} | {belief} | {worth} |")
+    with (RESULTS / "adril-collapse-values.csv").open(newline="", encoding="utf-8") as file:
+        values = {int(row["env_steps"]): round(float(row["q"])) for row in csv.DictReader(file)}
+    assert [values[x] for x in (5120, 11520, 17920, 30720, 51200)] == [76, 33, 22, 15, 9]
+
+
+def _signed(text):
+    return float(text.replace("−", "-"))
