@@ -269,6 +269,29 @@ def test_at_rest_a_gaussian_kernel_sees_the_difference_of_the_two_shares(three_r
         assert moments.at_rest(sides._replace(earlier=side(0, 0)), False) == 0
 
 
+def test_no_reward_is_above_its_bound(data, three_rounds):
+    """Rewards wherever both sides have been, of random weights; not so far below it that it says nothing."""
+    state, steps, _ = three_rounds
+    random = np.random.default_rng(0)
+    everywhere = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), data.steps, steps)
+    points = state.kernel.points(everywhere)
+    found = [Labels(jnp.asarray(0.25), jnp.asarray(-0.5), jnp.asarray(3))]
+    found += [ByPoints(state.kernel, points, jnp.asarray(sign * random.uniform(size=len(points)))) for sign in (1, -1)]
+    mean = state.kernel.features(points).mean(0)
+    found += [ByFeatures(state.kernel, weights) for weights in (mean, jnp.asarray(random.normal(size=512)))]
+    for moments in found:
+        largest, bound = jnp.abs(moments.reward(everywhere)).max(), moments.bound()
+        assert 0.05 * bound < largest <= bound
+    assert Labels(jnp.asarray(0.25), jnp.asarray(-0.5), jnp.asarray(3)).bound() == 0.5
+
+
+def test_values_are_bounded_by_what_f_can_pay_for_ever(shown, data):
+    state, saw = turn(watched(), shown, data, ENDS, 1)
+    np.testing.assert_allclose(saw.sampled.most, state.moments.bound() / (1 - 0.9), rtol=1e-5)
+    assert saw.sampled.most.shape == saw.sampled.reward.shape
+    assert np.isinf(us.gail.preset("sac").first(state.kernel, jax.random.key(0)).bound())
+
+
 ENDS = own_steps(3, ended=[9, 21, 35], terminal=[13])
 """The learner's: a time limit in row 9 (round 0) and in 21 (round 1), a terminal state in row 13 (round 1).
 

@@ -35,6 +35,7 @@ def a_batch(act, **fields):
         "reward": [1.0, -0.5],
         "continues": [1.0, 1.0],
         "after": [0.0, 0.0],
+        "most": [np.inf, np.inf],
     }
     return Batch(act=jnp.asarray(act), **{k: jnp.asarray(v, jnp.float32) for k, v in (given | fields).items()})
 
@@ -251,6 +252,12 @@ def test_soft_q_target_and_losses_are_those_worked_out_by_hand():
     value = 0.2 * np.log(np.exp(q / 0.2).sum(-1))
     wanted = np.array([1 + 0.9 * value[0], -0.5 + 0.9 * 3])
     np.testing.assert_allclose(soft_q.target(batch, q_net, 0.2, 0.9), wanted, rtol=1e-5)
+    # What follows is worth no more than rewards and entropy can come to, and no less than the smallest reward for ever.
+    narrow = batch._replace(continues=jnp.ones(2), after=jnp.zeros(2), most=jnp.array([0.3, 0.3]))
+    most = 0.3 + 0.2 * np.log(3) / (1 - 0.9)
+    for shift in (50, -50):
+        extreme = soft_q.target(narrow, affine(q_net.weights[0], np.full((2, 1, 3), shift)), 0.2, 0.9)
+        np.testing.assert_allclose(extreme, batch.reward + 0.9 * (most if shift > 0 else -0.3), rtol=1e-5)
     taken = np.einsum("ni,kia->kna", batch.obs, q_net.weights[0])[:, [0, 1], [2, 0]]
     loss, _ = soft_q.critics_loss(q_net, batch, jnp.asarray(wanted))
     np.testing.assert_allclose(loss, 0.5 * ((taken - wanted) ** 2).mean(1).sum(), rtol=1e-5)
@@ -277,6 +284,7 @@ def chain():
         CHAIN_REWARD[states, actions],
         1 - ends,
         2.0 * ends,
+        np.full(6, np.inf),
     )
     return Batch(*(jnp.asarray(x, jnp.int32 if x is actions else jnp.float32) for x in steps))
 
@@ -342,7 +350,7 @@ def test_advantages_are_those_of_a_slow_loop_with_ends_time_limits_and_a_cut_at_
     after = np.zeros((envs, time), np.float32)
     after[1, 3] = 1.7  # the second environment's end is an absorbing state
     act = RANDOM.uniform(-0.9, 0.9, (envs, time, 1)).astype(np.float32)
-    rolled = Batch(*map(jnp.asarray, (obs, act, next_obs, reward, continues, after)))
+    rolled = Batch(*map(jnp.asarray, (obs, act, next_obs, reward, continues, after, after + np.inf)))
     player = PPO(hidden=(4,), discount=0.9, trace=0.8)
     state = player.init(jax.random.key(0), BOX)
     steps = player.weigh(state, rolled, jnp.asarray(last))
@@ -372,7 +380,7 @@ def bandit(act, reward):
     """One-step episodes whose only state is zero."""
     count = len(reward)
     zero = jnp.zeros((count, 1))
-    return Batch(zero, act, zero, reward, jnp.zeros(count), jnp.zeros(count))
+    return Batch(zero, act, zero, reward, jnp.zeros(count), jnp.zeros(count), jnp.full(count, jnp.inf))
 
 
 ONE = us.Spec((1,), us.Continuous((-1.0,), (1.0,)), 1)

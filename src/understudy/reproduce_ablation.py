@@ -1,9 +1,9 @@
 """`understudy reproduce ablation`: what AdRIL's stability rests on, where episodes fail, and who sees it."""
 
 import json
-import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from understudy import display
 from understudy.commands import Path_
@@ -12,26 +12,21 @@ from understudy.experiments import ablation, failures, figure_studies, reward
 from understudy.experiments.episodes import FIELDS, Episode, episode
 from understudy.experiments.failure_summary import LEARNED, summed_up
 from understudy.reproduce import with_error
-from understudy.reproduce_reward import Task
+from understudy.reproduce_reward import AS_IT_IS, Options, Task
 from understudy.storage import check_place
 from understudy.studies.groups import Group, check_tasks, groups, load_demonstrations
 from understudy.studies.report import table
 from understudy.studies.training import called, named
 
+STEPS = 300_000
 COLUMNS = [*figure_studies.IDENTITY, "expert_return", *FIELDS]
 """Of the file of episodes. What made them is said once, in the file of returns, by the same learner."""
 
 
 def reproduce_ablation(
     task: Task,
-    demos: Path_ = None,
     learners: tuple[str, ...] | None = None,
-    steps: int = 300_000,
-    every: int = 25_000,
-    seeds: int = 5,
-    episodes: int = 10,
-    lag: int = 0,
-    workers: int = 0,
+    options: Options = AS_IT_IS,
     work: Path_ = None,
     out: Path_ = None,
 ) -> None:
@@ -39,16 +34,9 @@ def reproduce_ablation(
 
     Args:
         task: The paper's task.
-        demos: An npz file of demonstrations. Default: the bundled ones.
         learners: Others than the seventeen of the table: each an algorithm, with a preset, trajectories and settings
             that differ, as in adril@20,absorbing=False. The option with no name after it: tell what the files have.
             Lines of others stay.
-        steps: Environment steps of each run.
-        every: Steps from one evaluation to the next.
-        seeds: Seeds of each learner.
-        episodes: Episodes that a policy plays in an evaluation.
-        lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
-        workers: Processes for stepping and playing. Default: one for each core.
         work: Where training keeps its place; the same command goes on from there, and learners that are finished are
             not trained again. Default: runs/ablation.
         out: The CSV file of returns; that of episodes goes beside it, with -episodes in its name. Default:
@@ -61,14 +49,7 @@ def reproduce_ablation(
     lines, played = figure_studies.lines(path), figure_studies.lines(beside, COLUMNS)
     entries = ablation.learners() if learners is None else figure_studies.entries(learners)
     if entries:
-        study = figure_studies.adapted(
-            figure_studies.paper(f"reward-{task}"),
-            *(reward.TASKS[task], demos, seeds, workers or os.cpu_count() or 1, entries),
-            steps=steps,
-            every=every,
-            episodes=episodes,
-            lag=lag,
-        )
+        study = replace(options, steps=options.steps or STEPS).study(f"reward-{task}", reward.TASKS[task], entries)
         shown, envs = load_demonstrations(study), check_tasks(study)
         planned = groups(study, shown)
         for group in planned:  # all of them, before any is trained
@@ -94,11 +75,11 @@ def reproduce_ablation(
 
 def _episodes(group: Group, found: list[Episode]) -> list[dict[str, str]]:
     """A learner's episodes as lines of the file."""
-    about = {**table.learner(group.cells[0].asked, group.shown), "expert_return": f"{group.expert_return:.6g}"}
-    return [{**about, **{name: _written(value) for name, value in asdict(one).items()}} for one in found]
+    about = {**table.learner(group.cells[0].asked, group.shown), "expert_return": group.expert_return}
+    return [{name: _written(value) for name, value in {**about, **asdict(one)}.items()} for one in found]
 
 
-def _written(value: float | None) -> str:
+def _written(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -2,8 +2,11 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from understudy import display
 from understudy.commands import Path_
@@ -11,22 +14,52 @@ from understudy.errors import NeedsError
 from understudy.experiments import figure_studies, published, reward
 from understudy.reproduce import with_error
 from understudy.storage import check_place
-from understudy.studies import Entry
+from understudy.studies import Entry, Study
 
 SHOWN = (25_000, 50_000, 75_000, 100_000, 200_000, 300_000, 400_000, 500_000)
 Task = Literal["halfcheetah", "ant"]
 
 
+@dataclass(frozen=True)
+class Online:
+    """What is asked of every figure whose learners practise in the environment."""
+
+    demos: Path_ = None
+    """An npz file of demonstrations. Default: the bundled ones."""
+    steps: int | None = None
+    """Environment steps of each run. Default: 500,000; of the ablation 300,000."""
+    every: int | None = None
+    """Steps from one evaluation to the next, or from one move of f where that is more. Default: 25,000."""
+    seeds: int | None = None
+    """Seeds of each learner. Default: 5."""
+    episodes: int | None = None
+    """Episodes that a policy plays in an evaluation. Default: 10."""
+    lag: int = 0
+    """Updates that the policies that play are behind; 1 steps and learns at once, which is faster."""
+    workers: int = 0
+    """Processes for stepping and playing. Default: one for each core."""
+
+    def study(self, figure: str, env: str, entries: Sequence[Entry] = ()) -> Study:
+        """The figure's study, with what was asked."""
+        return figure_studies.adapted(
+            figure_studies.paper(figure),
+            *(env, self.demos, self.seeds, self.workers or os.cpu_count() or 1, entries),
+            steps=self.steps,
+            every=self.every,
+            episodes=self.episodes,
+            lag=self.lag,
+        )
+
+
+Options = Annotated[Online, tyro.conf.arg(name="")]
+"""Without a prefix on the command line."""
+AS_IT_IS = Online()
+
+
 def reproduce_reward(
     task: Task,
-    demos: Path_ = None,
     learners: tuple[str, ...] | None = None,
-    steps: int | None = None,
-    every: int | None = None,
-    seeds: int | None = None,
-    episodes: int | None = None,
-    lag: int = 0,
-    workers: int = 0,
+    options: Options = AS_IT_IS,
     work: Path_ = None,
     out: Path_ = None,
 ) -> None:
@@ -34,113 +67,54 @@ def reproduce_reward(
 
     Args:
         task: The paper's task.
-        demos: An npz file of demonstrations. Default: the bundled ones.
         learners: Others than the figure's: each an algorithm, with a preset, trajectories and settings that differ, as
             in adril:paper@20,round_steps=2500. None: draw what the file has. Lines of learners that are not named stay.
-        steps: Environment steps of each run. Default: 500,000.
-        every: Steps from one evaluation to the next. Default: 25,000.
-        seeds: Seeds of each learner. Default: 5.
-        episodes: Episodes that a policy plays in an evaluation. Default: 10.
-        lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
-        workers: Processes for stepping and playing. Default: one for each core.
         work: Where cells are kept as they finish; the same command goes on from there. Default: runs/reward-TASK.
         out: The CSV file of returns; the figure goes beside it. Default: docs/results/reward-TASK.csv.
     """
-    figure, env = f"reward-{task}", reward.TASKS[task]
     entries = None if learners is None else figure_studies.entries(learners)
-    _reproduce(figure, env, entries, demos, workers, work, out, seeds, steps, every, episodes, lag)
+    _reproduce(f"reward-{task}", task, options, work, out, entries)
 
 
-def reproduce_balanced(
-    demos: Path_ = None,
-    steps: int | None = None,
-    every: int | None = None,
-    seeds: int | None = None,
-    episodes: int | None = None,
-    lag: int = 0,
-    workers: int = 0,
-    work: Path_ = None,
-    out: Path_ = None,
-) -> None:
+def reproduce_balanced(options: Options = AS_IT_IS, work: Path_ = None, out: Path_ = None) -> None:
     """Standard against balanced sampling of AdRIL on Ant.
 
     Args:
-        demos: An npz file of demonstrations. Default: the bundled ones.
-        steps: Environment steps of each run. Default: 500,000.
-        every: Steps from one evaluation to the next. Default: 25,000.
-        seeds: Seeds of each. Default: 5.
-        episodes: Episodes that a policy plays in an evaluation. Default: 10.
-        lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
-        workers: Processes for stepping and playing. Default: one for each core.
         work: Where cells are kept; shared with the figure of reward moments. Default: runs/reward-ant.
         out: The CSV file of returns; the figure goes beside it. Default: docs/results/balanced.csv.
     """
-    env = reward.TASKS["ant"]
-    _reproduce(
-        "balanced", env, None, demos, workers, work or "runs/reward-ant", out, seeds, steps, every, episodes, lag
-    )
+    _reproduce("balanced", "ant", options, work, out)
 
 
 def reproduce_f_frequency(
-    task: Task = "halfcheetah",
-    demos: Path_ = None,
-    steps: int | None = None,
-    every: int | None = None,
-    seeds: int | None = None,
-    episodes: int | None = None,
-    lag: int = 0,
-    workers: int = 0,
-    work: Path_ = None,
-    out: Path_ = None,
+    task: Task = "halfcheetah", options: Options = AS_IT_IS, work: Path_ = None, out: Path_ = None
 ) -> None:
     """AdRIL with a moment function that moves every 1,250 to 50,000 environment steps.
 
     Args:
         task: The paper's task.
-        demos: An npz file of demonstrations. Default: the bundled ones.
-        steps: Environment steps of each run. Default: 500,000.
-        every: Steps from one evaluation to the next, or from one move of f where that is more. Default: 25,000.
-        seeds: Seeds of each. Default: 5.
-        episodes: Episodes that a policy plays in an evaluation. Default: 10.
-        lag: Updates that the policies that play are behind; 1 steps and learns at once, which is faster.
-        workers: Processes for stepping and playing. Default: one for each core.
-        work: Where cells are kept as they finish. Default: runs/reward-TASK.
+        work: Where cells are kept; shared with the figure of reward moments. Default: runs/reward-TASK.
         out: The CSV file of returns; the figure goes beside it. Default: docs/results/f-frequency.csv.
     """
-    env = reward.TASKS[task]
-    place = work or f"runs/reward-{task}"
-    _reproduce("f-frequency", env, None, demos, workers, place, out, seeds, steps, every, episodes, lag)
+    _reproduce("f-frequency", task, options, work, out)
 
 
 def _reproduce(
     figure: str,
-    env: str,
-    entries: Sequence[Entry] | None,
-    demos: str | None,
-    workers: int,
+    task: Task,
+    options: Online,
     work: str | None,
     out: str | None,
-    seeds: int | None,
-    steps: int | None,
-    every: int | None,
-    episodes: int | None,
-    lag: int,
+    entries: Sequence[Entry] | None = None,
 ) -> None:
+    env = reward.TASKS[task]
     path = Path(out or f"docs/results/{figure}.csv")
     check_place(path)
     if entries is not None and not entries:
         lines = figure_studies.lines(path)
     else:
-        cpus = workers or os.cpu_count() or 1
-        study = figure_studies.adapted(
-            figure_studies.paper(figure),
-            *(env, demos, seeds, cpus, entries or ()),
-            steps=steps,
-            every=every,
-            episodes=episodes,
-            lag=lag,
-        )
-        lines = figure_studies.measured(study, work or f"runs/{figure}", path, display.progress_bar)
+        study = options.study(figure, env, entries or ())
+        lines = figure_studies.measured(study, work or f"runs/reward-{task}", path, display.progress_bar)
     if not lines:
         raise NeedsError(f"'{path}' has no returns to draw: name learners")
     found = reward.read(lines)

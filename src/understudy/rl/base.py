@@ -35,6 +35,8 @@ class Batch(NamedTuple):
     """1 where the next state's value counts, 0 where nothing follows or `after` says what does."""
     after: Float[Array, "..."]
     """What an absorbing state is worth, where the step ends in it; 0 elsewhere."""
+    most: Float[Array, "..."]
+    """What no state is worth more than, nor less than its negative, entropy aside; infinite: not known."""
 
 
 class Experience(NamedTuple):
@@ -65,15 +67,21 @@ class RLPlayer(eqx.Module):
 
 
 def labelled(
-    steps: Transition, reward: Float[Array, "..."], timeouts_terminal: bool, rest: float | Float[Array, ""] = 0.0
+    steps: Transition,
+    reward: Float[Array, "..."],
+    timeouts_terminal: bool,
+    rest: float | Float[Array, ""] = 0.0,
+    most: float | Float[Array, ""] = jnp.inf,
 ) -> Batch:
-    """Steps in the learner's coordinates with their rewards; `rest` is what an absorbing state is worth.
+    """Steps in the learner's coordinates with their rewards.
 
-    Nothing but it follows a terminal state, and nothing at all a time limit that is taken for an end.
+    `rest` is what an absorbing state is worth. Nothing but it follows a terminal state, and nothing at all a time limit
+    that is taken for an end. `most` is what any state is worth at the most.
     """
     ends = steps.terminal | (steps.last & timeouts_terminal)
     after = jnp.where(steps.terminal, rest, 0.0)
-    return Batch(steps.obs, steps.act, steps.next_obs, reward, 1.0 - ends.astype(jnp.float32), after)
+    continues, most = 1.0 - ends.astype(jnp.float32), jnp.full(reward.shape, most, jnp.float32)
+    return Batch(steps.obs, steps.act, steps.next_obs, reward, continues, after, most)
 
 
 def take_turn(

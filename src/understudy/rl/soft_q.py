@@ -4,14 +4,16 @@ Of finitely many actions the best policy with entropy is known once Q is: π(a |
 actor to train. Two networks estimate Q, and the smaller of the two is believed of what follows, since a maximum over
 noisy estimates is too large. One gradient step, on a minibatch (s, a, r, s'):
 
-    1. V(s') = α log Σ_b exp(min_i Q̄_i(s', b) / α)
+    1. V(s') = α log Σ_b exp(min_i Q̄_i(s', b) / α), no less than −m and no more than m + α log n / (1 − γ)
     2. y = r + γ (c · V(s') + v)
     3. Q_i ← Q_i − η ∇ ½ E (Q_i(s, a) − y)²,  i = 1, 2
     4. log α ← log α − η ∇ ( log α · (E H(π(s)) − h log n) ),  where a target entropy h is given
     5. Q̄_i ← (1 − τ) Q̄_i + τ Q_i
 
 c is 1 where the next state's value counts and v what an absorbing state is worth where the step ends in one
-(`rl.base.Batch`); H(π(s)) is the entropy of the policy in s, at most log n for n actions.
+(`rl.base.Batch`); H(π(s)) is the entropy of the policy in s, at most log n for n actions. m is the largest reward, for
+ever, where that is known. Demonstrated steps say what the expert's action is worth and nothing of the others, whose
+values are extrapolated, and V seeks out the largest: without a bound it may chase its own tail.
 
 The policy is softmax(Q_1 / α), of the first network alone, as TD3's actor follows the first critic alone: the two
 differ by noise, and one network is half the work of acting. It is a `Categorical` with α folded into the last layer.
@@ -27,8 +29,8 @@ Where rewards shrink as training goes on, as AdRIL's do, no fixed α will do: in
 Reference: Haarnoja et al., "Reinforcement Learning with Deep Energy-Based Policies" (2017); the two networks are those
 of Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (2018).
 
-Deviations: actions are finitely many, so that V and the policy are exact and no sampler is trained. Line 4 is that of
-soft actor-critic.
+Deviations: actions are finitely many, so that V and the policy are exact and no sampler is trained. V has bounds. Line
+4 is that of soft actor-critic.
 """
 
 from typing import NamedTuple
@@ -143,8 +145,10 @@ class SoftQ(RLPlayer):
 
 
 def target(batch: Batch, targets: MLP, temperature: Float[Array, ""], discount: float | Array) -> Float[Array, " n"]:
-    """y = r + γ (c · V(s') + v), V(s) = α log Σ_b exp(min_i Q̄_i(s, b) / α)."""
-    value = temperature * jax.nn.logsumexp(targets(batch.next_obs).min(0) / temperature, axis=-1)
+    """y = r + γ (c · V(s') + v), V(s) = α log Σ_b exp(min_i Q̄_i(s, b) / α), as far as rewards and entropy can go."""
+    q = targets(batch.next_obs).min(0)
+    value = temperature * jax.nn.logsumexp(q / temperature, axis=-1)
+    value = jnp.clip(value, -batch.most, batch.most + temperature * jnp.log(q.shape[-1]) / (1 - discount))
     return batch.reward + discount * (batch.continues * value + batch.after)
 
 

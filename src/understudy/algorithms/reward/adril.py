@@ -158,6 +158,9 @@ class ByFeatures(_ByKernel):
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         return self.kernel.features(self.kernel.points(steps)) @ self.weights
 
+    def bound(self) -> Float[Array, ""]:
+        return jnp.sqrt(2.0) * jnp.linalg.norm(self.weights)  # ‖φ‖ ≤ √2
+
 
 class ByPoints(_ByKernel):
     """−f(x) = Σ_j w_j k(x_j, x)."""
@@ -168,3 +171,7 @@ class ByPoints(_ByKernel):
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         return self.kernel(self.kernel.points(steps), self.points) @ self.weights
+
+    def bound(self) -> Float[Array, ""]:
+        above, below = jnp.maximum(self.weights, 0).sum(), jnp.maximum(-self.weights, 0).sum()
+        return jnp.maximum(above, below)  # 0 ≤ k ≤ 1

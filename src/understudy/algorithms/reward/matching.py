@@ -85,6 +85,10 @@ class Moments(eqx.Module):
     def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
         """−f of the absorbing state."""
 
+    def bound(self) -> Float[Array, ""]:
+        """What |f| is nowhere above, the absorbing state aside; infinite where that is not known."""
+        return jnp.asarray(jnp.inf)
+
     def metrics(self) -> dict[str, Float[Array, ""]]:
         """What a person would plot of it."""
         return {}
@@ -111,6 +115,9 @@ class Labels(Moments):
             expert, earlier, current = expert / half, earlier / other, current / other
         total = expert * self.expert + earlier * self.earlier
         return total / jnp.maximum(expert + earlier + current, 1e-6)
+
+    def bound(self) -> Float[Array, ""]:
+        return jnp.maximum(jnp.abs(self.expert), jnp.abs(self.earlier))
 
 
 class Tally(NamedTuple):
@@ -258,9 +265,10 @@ class RewardMatching(Algorithm):
 
         moments = move() if self.every_turn else jax.lax.cond(opening, move, lambda: state.moments)  # line 2
         rest = moments.at_rest(sides, self.balanced) / (1 - player.discount) if self.absorbing else jnp.zeros(())
+        most = jnp.maximum(moments.bound() / (1 - player.discount), jnp.abs(rest))
 
         def paid(steps: Transition) -> Batch:
-            return labelled(state.frame.encode(steps), moments.reward(steps), self.timeouts_terminal, rest)
+            return labelled(state.frame.encode(steps), moments.reward(steps), self.timeouts_terminal, rest, most)
 
         def sample(k: Key[Array, ""]) -> Batch:
             return paid(self._minibatch(state, data, k))
