@@ -124,7 +124,8 @@ def test_where_episodes_fail_and_who_sees_it():
 
 def test_the_means_of_one_run():
     with (RESULTS / "adril-averaging.csv").open(newline="", encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
+        both = list(csv.DictReader(file))
+    found, second = ([row for row in both if row["seed"] == seed] for seed in "01")
     means = []
     for task, env in NAMES.items():
         for name, averaging in (("the policy itself", 0), *((f"mean of {n} rounds", n) for n in (2, 5, 15))):
@@ -140,6 +141,23 @@ def test_the_means_of_one_run():
             assert f"| {name} | {mean} | {lows[0]:.0f} | {lows[1]:.0f} | {early} |" in PAGE
     *most, last = map(str, means)
     assert f"the same means differ by less: {', '.join(most)} and {last}." in PROSE
+    ends = []
+    for averaging in ("0", "5", "15", "40"):
+        late = [
+            float(row["mean_return"]) for row in second if row["averaging"] == averaging and int(row["x"]) >= 20_000
+        ]
+        assert len(late) == 16
+        ends.append((f"{np.mean(late):.0f}", f"{min(late):.0f}"))
+    (mean, low), *others = ends
+    assert f"has {mean} in the mean and {low} at the lowest" in PROSE
+    of, lows = zip(*others, strict=True)
+    assert f"have {of[0]}, {of[1]} and {of[2]}, and {lows[0]}, {lows[1]} and {lows[2]} at the lowest" in PROSE
+    adril = " ".join((ROOT / "docs/adril.md").read_text(encoding="utf-8").split())
+    shown = {(row["env"][:3], row["seed"], row["x"]): row["mean_return"] for row in both if row["averaging"] == "5"}
+    assert f"returns {shown['Hal', '0', '112640']} after 113,000" in adril
+    assert f"and {shown['Hal', '0', '128000']} at that run's end" in adril
+    assert f"with another seed {shown['Hal', '1', '135680']} after 136,000" in adril
+    assert f"it is at {shown['Ant', '0', '122880']} after 123,000" in adril
 
 
 def test_the_first_look_at_stability_is_its_file():
