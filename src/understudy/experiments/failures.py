@@ -45,7 +45,7 @@ from understudy.run import Progress
 from understudy.storage import whole_file, write_json
 from understudy.studies.evaluator import Point, players, start
 from understudy.studies.groups import Group
-from understudy.studies.training import RECORDS, due, handed, record
+from understudy.studies.training import RECORDS, due, handed, kept_aside, record
 from understudy.types import State, Transition
 
 SHOWN = 1024
@@ -78,6 +78,7 @@ def watched(
             env,
             seeds=[cell.seed for cell in group.cells],
             episodes=group.cells[0].trajectories,
+            holdout=kept_aside(group.cells[0].asked["protocol"]),
             progress=progress,
             checkpoint=checkpoint,
             visit=watch.visit,

@@ -97,6 +97,11 @@ def called(group: Group) -> str:
     return f"{group.entry.label} on {group.task.env}"
 
 
+def kept_aside(protocol: Mapping[str, Any]) -> float:
+    """The fraction of demonstrated steps that are held out."""
+    return HOLDOUT if protocol["holdout"] is None else float(protocol["holdout"])
+
+
 def remove(place: Path) -> None:
     """A program's place, at once: one that is half removed would be taken for one that is half done."""
     gone = place.with_name(f".{place.name.lstrip('.')}")
@@ -152,7 +157,7 @@ class _Program:
                     expert=self.group.task.expert if "expert" in self.algorithm.card.needs else None,
                     seeds=sorted({cell.seed for cell in self.cells}),
                     episodes=sorted({cell.trajectories for cell in self.cells}),
-                    holdout=HOLDOUT if self.protocol["holdout"] is None else self.protocol["holdout"],
+                    holdout=kept_aside(self.protocol),
                     progress=report,
                     checkpoint=self.place / "checkpoint.npz",
                     visit=self._visitor(evaluator),
