@@ -10,7 +10,8 @@ import pytest
 
 import understudy as us
 from understudy.algorithms.reward.adril import PAPER, ByFeatures, ByPoints
-from understudy.algorithms.reward.matching import Labels, Side, Sides, Tally, _added, counted
+from understudy.algorithms.reward.matching import Tally, _added
+from understudy.algorithms.reward.moments import Labels, Side, Sides, counted
 from understudy.errors import SettingError
 from understudy.kernels import GaussianKernel
 from understudy.rl import SAC, SoftQ

@@ -11,7 +11,7 @@ import pytest
 import understudy as us
 from test_adril import ENDS, FIRST_OWN, INIT, UPDATE, Watched, a_round, demonstrations, from_row, own_steps, side
 from understudy.algorithms.reward.gail import FARTHEST, FORMS, UNSEEN, Discriminator, returns_spread, rewarded
-from understudy.algorithms.reward.matching import Sides
+from understudy.algorithms.reward.moments import Sides
 from understudy.critics import LinearCritic, state_action
 from understudy.errors import SettingError
 from understudy.frames import Frame

@@ -30,7 +30,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.algorithms.reward.matching import RewardMatching, RewardState, counted, distance
+from understudy.algorithms.reward.matching import RewardMatching, RewardState, distance
+from understudy.algorithms.reward.moments import counted
 from understudy.checkpoints import Checkpoint
 from understudy.data import Demonstrations
 from understudy.envs import Environment, HostEnvironment, make

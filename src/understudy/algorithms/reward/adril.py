@@ -50,15 +50,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.algorithms.reward.matching import (
-    FEATURES,
-    STOPS,
-    Labels,
-    Moments,
-    RewardMatching,
-    RewardState,
-    Sides,
-)
+from understudy.algorithms.reward.matching import FEATURES, STOPS, RewardMatching, RewardState
+from understudy.algorithms.reward.moments import Labels, Moments, Sides
 from understudy.errors import check_choice, check_whole
 from understudy.game import Card
 from understudy.kernels import GaussianKernel

@@ -52,7 +52,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
-from understudy.algorithms.reward.matching import STOPS, Moments, RewardMatching, RewardState, Sides
+from understudy.algorithms.reward.matching import STOPS, RewardMatching, RewardState
+from understudy.algorithms.reward.moments import Moments, Sides
 from understudy.critics import Critic, MLPCritic, gradient_penalty, interpolate, state_action
 from understudy.errors import (
     SettingError,

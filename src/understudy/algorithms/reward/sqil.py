@@ -22,7 +22,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from understudy.algorithms.reward.adril import PAPER
-from understudy.algorithms.reward.matching import STOPS, Labels, RewardMatching, RewardState, Sides
+from understudy.algorithms.reward.matching import STOPS, RewardMatching, RewardState
+from understudy.algorithms.reward.moments import Labels, Sides
 from understudy.game import Card
 from understudy.kernels import GaussianKernel
 from understudy.types import RoundData
