@@ -115,7 +115,7 @@ class Hosted:
     ) -> Collected:
         """All runs' rounds, stacked. A run that has stopped collects nothing."""
         room = algorithm.rollouts * self.env.spec.horizon
-        policies = jax.device_get(jax.vmap(algorithm.policy)(states)) if index else None
+        policies = jax.device_get(jax.vmap(algorithm.acting)(states)) if index else None
         runs = []
         for run, seed in enumerate(self.seeds):
             sequence = np.random.SeedSequence([seed, index])

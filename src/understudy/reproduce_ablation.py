@@ -49,7 +49,8 @@ def reproduce_ablation(
     lines, played = figure_studies.lines(path), figure_studies.lines(beside, COLUMNS)
     entries = ablation.learners() if learners is None else figure_studies.entries(learners)
     if entries:
-        study = replace(options, steps=options.steps or STEPS).study(f"reward-{task}", reward.TASKS[task], entries)
+        steps = STEPS if options.steps is None else options.steps
+        study = replace(options, steps=steps).study(f"reward-{task}", reward.TASKS[task], entries)
         shown, envs = load_demonstrations(study), check_tasks(study)
         planned = groups(study, shown)
         for group in planned:  # all of them, before any is trained
