@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -50,15 +51,26 @@ def rows(title):
     return found
 
 
-def curve(task, learner):
+def _lines(task, learner):
     file, preset, settings = LEARNERS[learner]
-    lines = figure_studies.lines(RESULTS / f"{file or f'reward-{task.lower()}'}.csv")
-    (found,) = (
-        one
-        for one in reward.read([line for line in lines if line["env"] == NAMES[task]])
-        if (one.algorithm, one.preset, one.settings, one.trajectories, one.bundled)
-        == ("adril", preset, settings, 20, False)
-    )
+    known = (NAMES[task], "adril", preset, settings, "20", False)
+    return [
+        line
+        for line in figure_studies.lines(RESULTS / f"{file or f'reward-{task.lower()}'}.csv")
+        if (
+            line["env"],
+            line["algorithm"],
+            line["preset"],
+            json.loads(line["settings"]),
+            line["trajectories"],
+            line["demonstrations"].startswith("bundled"),
+        )
+        == known
+    ]
+
+
+def curve(task, learner):
+    (found,) = reward.read(_lines(task, learner))
     return found
 
 
@@ -99,7 +111,12 @@ def test_without_a_part_and_without_the_four():
         bad = sum(int((seeds < 0.8 * found.expert).sum()) for seeds in late.values())
         wanted = [with_error(found.samples[x]) for x in (25_000, 50_000, 100_000, 200_000, 300_000)]
         wanted += [with_error(last), f"{min(seeds.min() for seeds in late.values()):.0f}", f"{bad} of 50"]
-        assert cells == wanted
+        command = {line["command"] for line in _lines(task, learner)}
+        assert len(command) == 1
+        (words,) = command
+        steps = re.findall(r"--steps (\d+)", words) or ["500000"]  # the figure's own, where none was asked for
+        assert cells[0] == f"{int(steps[0]) // 1000}k" + ", cut" * ("lost after" in words)
+        assert cells[1:] == wanted
 
 
 def test_where_episodes_fail_and_who_sees_it():
@@ -114,7 +131,7 @@ def test_where_episodes_fail_and_who_sees_it():
             if (line["env"], line["preset"], json.loads(line["settings"])) == (NAMES[task], preset, settings)
         ]
         told = summed_up([episode(line) for line in own], float(own[0]["expert_return"]))
-        wanted = [str(told.episodes), str(told.failed)]
+        wanted = [f"{told.learned} of {told.seeds}", str(told.episodes), str(told.failed)]
         if told.failed:
             beliefs = (told.belief_failed, told.belief_good, told.belief_shown, told.payoff_failed, told.payoff_good)
             wanted += [str(told.early), f"{told.lost_at:.0f}", *(f"{value:.2f}" for value in beliefs)]
@@ -122,42 +139,44 @@ def test_where_episodes_fail_and_who_sees_it():
         assert [cell for cell in cells if cell] == wanted
 
 
-def test_the_means_of_one_run():
+def test_the_means_of_two_runs():
     with (RESULTS / "adril-averaging.csv").open(newline="", encoding="utf-8") as file:
-        both = list(csv.DictReader(file))
-    found, second = ([row for row in both if row["seed"] == seed] for seed in "01")
-    means = []
-    for task, env in NAMES.items():
-        for name, averaging in (("the policy itself", 0), *((f"mean of {n} rounds", n) for n in (2, 5, 15))):
-            own = [row for row in found if (row["env"], row["averaging"]) == (env, str(averaging))]
-            late = [row for row in own if int(row["x"]) >= 40_000]
-            mean = round(np.mean([float(row["mean_return"]) for row in late]))
-            if task == "Ant":
-                means.append(mean)
-                continue
-            lows = [min(float(row[column]) for row in late) for column in ("mean_return", "lowest_return")]
-            (early,) = (row["mean_return"] for row in own if row["x"] == "25600")
-            assert len(late) == 18
-            assert f"| {name} | {mean} | {lows[0]:.0f} | {lows[1]:.0f} | {early} |" in PAGE
-    *most, last = map(str, means)
-    assert f"the same means differ by less: {', '.join(most)} and {last}." in PROSE
-    ends = []
-    for averaging in ("0", "5", "15", "40"):
-        late = [
-            float(row["mean_return"]) for row in second if row["averaging"] == averaging and int(row["x"]) >= 20_000
-        ]
-        assert len(late) == 16
-        ends.append((f"{np.mean(late):.0f}", f"{min(late):.0f}"))
-    (mean, low), *others = ends
-    assert f"has {mean} in the mean and {low} at the lowest" in PROSE
-    of, lows = zip(*others, strict=True)
-    assert f"have {of[0]}, {of[1]} and {of[2]}, and {lows[0]}, {lows[1]} and {lows[2]} at the lowest" in PROSE
+        found = list(csv.DictReader(file))
+
+    def own(env, seed, averaging):
+        key = (env, seed, str(averaging))
+        rows = [row for row in found if (row["env"], row["seed"], row["averaging"]) == key]
+        late = [row for row in rows if int(row["x"]) >= 40_000]
+        means, lows = ([float(row[column]) for row in late] for column in ("mean_return", "lowest_return"))
+        return (
+            [f"{np.mean(means):.0f}", *(f"{x:.0f}" for x in (min(means), min(lows), means[-1]))] if late else [""] * 4
+        )
+
+    for name, averaging in (("the policy itself", 0), *((f"mean of {n} rounds", n) for n in (2, 5, 15, 40))):
+        cells = [cell for seed in "01" for cell in own(NAMES["HalfCheetah"], seed, averaging)]
+        assert f"| {name} | {' | '.join(cells)} |".replace("  ", " ") in PAGE
+    alone, *others = (own(NAMES["Ant"], "0", averaging)[0] for averaging in (0, 2, 5, 15))
+    assert f"{alone} for the policy itself, {others[0]}, {others[1]} and {others[2]} for means of 2, 5 and 15" in PROSE
     adril = " ".join((ROOT / "docs/adril.md").read_text(encoding="utf-8").split())
-    shown = {(row["env"][:3], row["seed"], row["x"]): row["mean_return"] for row in both if row["averaging"] == "5"}
+    shown = {(row["env"][:3], row["seed"], row["x"]): row["mean_return"] for row in found if row["averaging"] == "5"}
     assert f"returns {shown['Hal', '0', '112640']} after 113,000" in adril
     assert f"and {shown['Hal', '0', '128000']} at that run's end" in adril
     assert f"with another seed {shown['Hal', '1', '135680']} after 136,000" in adril
     assert f"it is at {shown['Ant', '0', '122880']} after 123,000" in adril
+
+
+def test_single_seeds_that_the_page_speaks_of():
+    slow = curve("Ant", "the default").returns
+    assert f"{min(slow[50_000]):.0f} after 50,000 steps, {min(slow[100_000]):.0f} after 100,000" in PROSE
+    caught = curve("Ant", "the last policy, a hot start").returns[300_000]
+    assert f"never gets away ({min(caught):.0f} at the end)" in PROSE
+    last = curve("HalfCheetah", "the last policy").returns
+    fallen = int(np.argmin(last[125_000]))
+    before, fell, after = (f"{last[x][fallen]:.0f}" for x in (100_000, 125_000, 150_000))
+    assert f"a seed that has {before} before and {after} after returns {fell}" in PROSE
+    default = rows("Where episodes fail, and who sees it")
+    assert f"Of {default['HalfCheetah', 'the default'][1]} episodes with 20 trajectories" in PROSE
+    assert f"Of {default['Ant', 'the default'][1]} episodes since the seeds had learned, 2 failed" in PROSE
 
 
 def test_the_first_look_at_stability_is_its_file():

@@ -20,9 +20,8 @@ step whether it is rather like the expert's or rather like what the learner has 
 taken it. By random features, k(x, y) ≈ φ(x) · φ(y) (`kernels`), it is one vector that all steps ever taken are in:
 −f(x) = w · φ(x) with w = E_{D_E} φ − E_{D_π} φ. That is the default (docs/stability.md); kernel="gaussian" is exact, on
 a sample of `points` steps of each side. Line 4 starts cool, α at 0.01 and not at 1, so that what entropy is worth at
-first, α H / (1 − γ), does not drown what f is worth, at most ‖f‖ / (1 − γ). A best response shifts as f does, and it is
-the mean of the rounds' policies that comes to an equilibrium (section 5): what is handed over is a moving mean of them,
-π̄ ← π̄ + ν (π − π̄).
+first, α H / (1 − γ), does not drown what f is worth, at most ‖f‖ / (1 − γ). A best response shifts as f does: what is
+handed over is a moving mean of the policies that played, π̄ ← π̄ + ν (π − π̄).
 
 With the indicator kernel of the paper's runs, where no state is seen twice, −f is 1/N_E on a demonstrated step (N_E
 trajectories), −1/N_π on a step of an earlier round (N_π trajectories so far) and 0 on the steps of this round: labels,
@@ -35,7 +34,8 @@ in the supplement. The RL player is soft actor-critic, or soft Q-learning where 
 Deviations: MaxEntRL goes on from where it was, some steps and gradient steps a round, as in the paper's runs. Stopping
 and selection go by a Gaussian-kernel payoff on held-out demonstrations (`matching`), since that of the indicator
 kernel is a constant. With Gaussian kernels means are over steps, not sums over a trajectory: f is T times smaller. The
-paper's runs have the indicator kernel, α = 1 at the start, and hand over the last policy. Absorbing states are ours,
+paper's runs have the indicator kernel, α = 1 at the start, and hand over the last policy; in its theory the policies'
+mean is over all rounds, and not of their weights. Absorbing states are ours,
 with a reward of 0 until the learner has played a round, and time limits are not taken for ends. The preset `paper` has
 the kernel, the start and the policy of the paper's runs, no absorbing states, and time limits for ends; and it does
 what the released runs did at the start of each round: it resets the environment, takes 100 random actions and restarts

@@ -16,11 +16,12 @@ itself, so its value is r / (1 − γ). Without it, the sign of −f alone would
 whatever the expert does (docs/absorbing.md). A time limit ends the record and not the task: the value of the state
 after it counts.
 
-π plays, π̄ is evaluated and handed over. A no-regret game comes to an equilibrium in the mean of its rounds, not in its
-last one; the mean here is of weights, over the turns of about `averaging` rounds. Where it is 0, π̄ is π.
+π plays, π̄ is evaluated and handed over: a moving mean of weights, over the turns of the last `averaging` rounds, of all
+turns alike until there are so many. The mean of a no-regret game's policies is near an equilibrium where its last one
+need not be; that of their weights is a heuristic. Where `averaging` is 0, π̄ is π.
 
-The payoff of line 5 is the one that is logged, stops at δ and selects the policy that is handed over. That of the
-algorithm's own f would not do: with an indicator kernel on continuous data it is a constant.
+The payoff of line 5, of what π played, is the one that is logged, stops at δ and selects the policy that is handed over.
+That of the algorithm's own f would not do: with an indicator kernel on continuous data it is a constant.
 """
 
 from abc import abstractmethod
