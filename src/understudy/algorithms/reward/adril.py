@@ -32,15 +32,14 @@ Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), s
 in the supplement. The RL player is soft actor-critic, or soft Q-learning where actions are discrete.
 
 Deviations: MaxEntRL goes on from where it was, some steps and gradient steps a round, as in the paper's runs. Stopping
-and selection go by a Gaussian-kernel payoff on held-out demonstrations (`matching`), since that of the indicator
-kernel is a constant. With Gaussian kernels means are over steps, not sums over a trajectory: f is T times smaller. The
-paper's runs have the indicator kernel, α = 1 at the start, and hand over the last policy; in its theory the policies'
-mean is over all rounds, and not of their weights. Absorbing states are ours,
-with a reward of 0 until the learner has played a round, and time limits are not taken for ends. The preset `paper` has
-the kernel, the start and the policy of the paper's runs, no absorbing states, and time limits for ends; and it does
-what the released runs did at the start of each round: it resets the environment, takes 100 random actions and restarts
-the learning rate's schedule. (There the steps of the round before also had reward 0, and the learning rate of a round's
-last turn was slightly below 0; here it is 0.)
+and selection go by a Gaussian-kernel payoff on held-out demonstrations (`matching`), since that of the indicator kernel
+is a constant. With Gaussian kernels means are over steps, not sums over a trajectory: f is T times smaller. The paper's
+runs have the indicator kernel, α = 1 at the start, and hand over the last policy; in its theory the policies' mean is
+over all rounds, and not of their weights. Absorbing states are ours, with a reward of 0 until the learner has played a
+round, and time limits are not taken for ends. The preset `paper` has the kernel, the start and the policy of the
+paper's runs, no absorbing states, and time limits for ends; and it does what the released runs did at the start of each
+round: it resets the environment, takes 100 random actions and restarts the learning rate's schedule. (There the steps
+of the round before also had reward 0, and the learning rate of a round's last turn was slightly below 0; here it is 0.)
 """
 
 from typing import Any, ClassVar, Literal

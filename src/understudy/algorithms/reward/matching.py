@@ -20,8 +20,8 @@ after it counts.
 turns alike until there are so many. The mean of a no-regret game's policies is near an equilibrium where its last one
 need not be; that of their weights is a heuristic. Where `averaging` is 0, π̄ is π.
 
-The payoff of line 5, of what π played, is the one that is logged, stops at δ and selects the policy that is handed over.
-That of the algorithm's own f would not do: with an indicator kernel on continuous data it is a constant.
+The payoff of line 5, of what π played, is the one that is logged, stops at δ and selects the policy that is handed
+over. That of the algorithm's own f would not do: with an indicator kernel on continuous data it is a constant.
 """
 
 from abc import abstractmethod
