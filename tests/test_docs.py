@@ -269,7 +269,7 @@ def test_the_tables_of_reward_moments_are_their_results(file, algorithm, preset,
         theirs = published.reward(lines[0]["env"], curve.published)
         cells = [with_error(theirs[1000 * x]) for x in (25, 50, 75, 100, 200, 300, 400, 475)]
         assert f"| | published | {' | '.join(cells)} |" in text
-    assert with_error(handed) in text
+    assert with_error(handed) in " ".join(text.split())
 
 
 def test_every_result_of_reward_moments_is_on_its_page():
