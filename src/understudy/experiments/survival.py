@@ -70,12 +70,13 @@ def expert_line(episodes: int) -> dict[str, str]:
 
 
 LEARNERS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("adril", {"balanced": False}),
-    ("adril", {"balanced": False, "kernel": LABELS}),
-    ("adril", {"balanced": True, "kernel": LABELS}),
+    ("adril", {"balanced": False, "averaging": 0.0}),
+    ("adril", {"balanced": False, "averaging": 0.0, "kernel": LABELS}),
+    ("adril", {"balanced": True, "averaging": 0.0, "kernel": LABELS}),
     ("sqil", {"balanced": True}),
 )
-"""AdRIL as it is by default, with the labels of the indicator kernel, and with balanced minibatches of them; SQIL."""
+"""With their last policies: AdRIL otherwise as it is by default, with the labels of the indicator kernel, and with
+balanced minibatches of them; SQIL."""
 
 
 def learners(steps: int) -> list[Entry]:

@@ -10,7 +10,7 @@ the environment when it is used by itself (`rl.learn`). It works in the learner'
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -52,9 +52,6 @@ class Experience(NamedTuple):
 
 class RLPlayer(eqx.Module):
     """Abstract: see the module's table of methods. Every subclass is final."""
-
-    averages: ClassVar[bool] = True
-    """Whether the mean of its policies' weights is a policy like them."""
 
     @abstractmethod
     def init(self, key: Key[Array, ""], spec: Spec) -> PlayerState: ...

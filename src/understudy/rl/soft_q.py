@@ -33,7 +33,7 @@ Deviations: actions are finitely many, so that V and the policy are exact and no
 4 is that of soft actor-critic.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -68,9 +68,6 @@ class SoftQState(NamedTuple):
 
 class SoftQ(RLPlayer):
     """Soft Q-learning, for discrete actions."""
-
-    averages: ClassVar[bool] = False
-    """Its weights are those of values, which fall as rewards do, over a temperature that falls as well."""
 
     lr: float = 5e-4
     """Adam's learning rate of the networks and the temperature, η."""

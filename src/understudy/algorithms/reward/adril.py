@@ -88,7 +88,7 @@ class AdRIL(RewardMatching):
     sac: SAC = SAC(initial_temperature=0.01)
     """The policy player, for continuous actions."""
     averaging: float = 5.0
-    """Rounds that the policy that is handed over is a moving mean of, where actions are continuous; 0: the last."""
+    """Rounds that the policy that is handed over is a moving mean of; 0: it is the last."""
 
     def __check_init__(self) -> None:
         check_choice(("indicator", "gaussian", "features"), kernel=self.kernel)

@@ -18,7 +18,7 @@ after it counts.
 
 π plays, π̄ is evaluated and handed over: a moving mean of weights, over the turns of the last `averaging` rounds, of all
 turns alike until there are so many. The mean of a no-regret game's policies is near an equilibrium where its last one
-need not be; that of their weights is a heuristic. Where `averaging` is 0, and where actions are discrete, π̄ is π.
+need not be; that of their weights is a heuristic. Where `averaging` is 0, π̄ is π.
 
 The payoff of line 5, of what π played, is the one that is logged, stops at δ and selects the policy that is handed
 over. That of the algorithm's own f would not do: with an indicator kernel on continuous data it is a constant.
@@ -118,7 +118,7 @@ class RewardMatching(Algorithm):
     restart_schedule: bool = eqx.field(static=True, default=False)
     """The learning rate's schedule runs within each round, not over the whole run."""
     averaging: float = 0.0
-    """Rounds that the policy that is handed over is a moving mean of, where actions are continuous; 0: the last."""
+    """Rounds that the policy that is handed over is a moving mean of; 0: it is the last."""
     normalize_obs: bool = eqx.field(static=True, default=False)
     """Standardise states with the demonstrations."""
     lag: int = eqx.field(static=True, default=0)
@@ -210,8 +210,7 @@ class RewardMatching(Algorithm):
         experience = Experience(sample, jax.vmap(paid)(data.rolled), data.rolled.last)
         warm = stepping.random_left(data.round, data.turn) < stepping.steps
         improved, metrics = take_turn(player, state.player, experience, progress, warm, player_key)  # line 3
-        mean = player.policy(improved)
-        mean = self._mean(state.mean, mean, data) if player.averages else mean  # line 4
+        mean = self._mean(state.mean, player.policy(improved), data)  # line 4
         taken = (jnp.asarray(data.turn, jnp.float32) + 1) * stepping.rows
         payoff = _payoff(state, data, tally.round / taken, sides)  # line 5
         better = closing & (payoff < state.payoff)
