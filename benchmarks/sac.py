@@ -90,7 +90,8 @@ class Replay(NamedTuple):
         obs, act, next_obs, reward, continues, after = jnp.split(
             row, np.cumsum([OBS, ACT, OBS, 1, 1]).tolist(), axis=-1
         )
-        return Batch(obs, act, next_obs, reward[:, 0], continues[:, 0], after[:, 0])
+        unknown = jnp.full(len(index), jnp.inf)
+        return Batch(obs, act, next_obs, reward[:, 0], continues[:, 0], after[:, 0], unknown)
 
 
 def turn(player: SAC, state: SACState, replay: Replay, key: Key[Array, ""]) -> tuple[SACState, dict[str, Array]]:
