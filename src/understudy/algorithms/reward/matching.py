@@ -16,6 +16,9 @@ itself, so its value is r / (1 − γ). Without it, the sign of −f alone would
 whatever the expert does (docs/absorbing.md). A time limit ends the record and not the task: the value of the state
 after it counts.
 
+What |f| is nowhere above is known of a kernel's, and with it what any state can be worth at the most, for ever: players
+may hold their values to it (`Batch.most`), and soft Q-learning does.
+
 π plays, π̄ is evaluated and handed over: a moving mean of weights, over the turns of the last `averaging` rounds, of all
 turns alike until there are so many. The mean of a no-regret game's policies is near an equilibrium where its last one
 need not be; that of their weights is a heuristic. Where `averaging` is 0, π̄ is π.
