@@ -8,6 +8,8 @@ from scipy.spatial.distance import cdist, pdist
 
 import understudy as us
 from understudy.kernels import MOST, GaussianKernel
+from understudy.selection import held_out
+from understudy.types import Dataset
 
 FIT = jax.jit(GaussianKernel.fit, static_argnums=(0, 2))
 
@@ -66,6 +68,23 @@ def test_a_long_record_is_measured_on_steps_spread_over_all_of_it():
     )
     median = np.median(pdist(by_hand(demonstrations)))
     np.testing.assert_allclose(fitted(demonstrations)[0].bandwidth, median, rtol=0.1)
+
+
+def test_an_expert_that_rests_most_of_the_time_does_not_make_the_kernel_narrow():
+    """Three steps in four are at rest, so more than half of the pairs are: what matters is where it has to go."""
+    rng = np.random.default_rng(0)
+    obs = np.concatenate([rng.normal(size=(100, 2)), 1e-3 * rng.normal(size=(300, 2))])
+    demonstrations = us.Demonstrations.from_arrays(
+        obs, np.zeros((len(obs), 1)), action_space=us.Continuous((-1.0,), (1.0,))
+    )
+    apart = pdist(by_hand(demonstrations))
+    half = np.sqrt(np.mean(apart**2)) / 2
+    assert np.median(apart) < 0.01 < 0.9 < half
+    kernel, data = fitted(demonstrations)
+    np.testing.assert_allclose(kernel.bandwidth, half, rtol=1e-4)
+    whole = Dataset(data.steps, np.array([len(obs)]))
+    criterion = held_out(demonstrations.spec, whole, whole, 0)
+    np.testing.assert_allclose(criterion.bandwidth, half, rtol=1e-4)
 
 
 def test_where_all_steps_are_alike_the_bandwidth_is_one():

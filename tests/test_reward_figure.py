@@ -95,7 +95,9 @@ def test_a_study_goes_into_its_file_beside_what_is_there(tmp_path):
     curves = reward.read(both)
     assert len(curves) == 2
     assert {curve.settings.get("balanced") for curve in curves} == {None, True}
-    assert len(reward.handed_over(both)) == 2
+    assert all(curve.handed_over is not None and curve.handed_over.size == 2 for curve in curves)
+    (unfinished,) = reward.read([line for line in first if line["x_kind"] == "env_steps"])
+    assert unfinished.handed_over is None
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(SettingError, match="holds something else"):
         figure_studies.measured(study(), tmp_path / "runs", tmp_path / "other.csv", silent)

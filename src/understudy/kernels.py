@@ -2,9 +2,10 @@
 
     k(x, y) = exp(−‖x − y‖² / 2h²),        x = (s standardised by the demonstrations, a in [-1, 1] or one-hot)
 
-h is the median distance between the expert's pairs. Random Fourier features make it a product, k(x, y) ≈ φ(x) · φ(y)
-with φ(x) = √(2/D) cos(W x / h + b), W normal and b uniform (Rahimi and Recht, 2007): a mean over any number of samples
-is then a vector of D numbers.
+h is the median distance between the expert's pairs, or half of their root mean square distance where that is more: the
+median of an expert that rests most of the time says how still it rests. Random Fourier features make k a product,
+k(x, y) ≈ φ(x) · φ(y) with φ(x) = √(2/D) cos(W x / h + b), W normal and b uniform (Rahimi and Recht, 2007): a mean over
+any number of samples is then a vector of D numbers.
 """
 
 import equinox as eqx
@@ -37,8 +38,8 @@ class GaussianKernel(eqx.Module):
         directions = jax.random.normal(direction_key, (size, features))
         phases = jax.random.uniform(phase_key, (features,), maxval=2 * jnp.pi)
         kernel = cls(frame, jnp.ones(()), directions, phases, actions)
-        median = _median_distance(kernel, demonstrations)
-        return eqx.tree_at(lambda k: k.bandwidth, kernel, jnp.where(jnp.isfinite(median), median, 1.0))
+        distance = _typical_distance(kernel, demonstrations)
+        return eqx.tree_at(lambda k: k.bandwidth, kernel, jnp.where(jnp.isfinite(distance), distance, 1.0))
 
     def points(self, steps: Transition) -> Float[Array, "n d"]:
         """(s, a) in the kernel's coordinates."""
@@ -53,7 +54,7 @@ class GaussianKernel(eqx.Module):
         return jnp.exp(-squared_distances(x, y) / (2 * self.bandwidth**2))
 
 
-def _median_distance(kernel: GaussianKernel, demonstrations: Dataset) -> Float[Array, ""]:
+def _typical_distance(kernel: GaussianKernel, demonstrations: Dataset) -> Float[Array, ""]:
     """Over pairs of different points, of all real steps or of MOST evenly spread over them; NaN where there is none."""
     count = min(MOST, demonstrations.steps.t.shape[0])
     whole, rest = demonstrations.size // count, demonstrations.size % count
@@ -63,7 +64,8 @@ def _median_distance(kernel: GaussianKernel, demonstrations: Dataset) -> Float[A
     # Not by `squared_distances`: what rounding leaves there of a point's distance to itself is above 0.
     apart = jnp.sqrt(jnp.square(points[:, None] - points).sum(-1))
     no_pair = again[:, None] | again | (apart == 0)
-    return jnp.nanmedian(jnp.where(no_pair, jnp.nan, apart))
+    apart = jnp.where(no_pair, jnp.nan, apart)
+    return jnp.maximum(jnp.nanmedian(apart), jnp.sqrt(jnp.nanmean(jnp.square(apart))) / 2)
 
 
 def squared_distances(x: Float[Array, "n d"], y: Float[Array, "m d"]) -> Float[Array, "n m"]:

@@ -132,8 +132,9 @@ def reproduce_bc_table(
     print(f"\nThe returns: {path}")
 
 
-def with_error(sample: Sample | None) -> str:
-    """Mean ± standard error; nothing where there is no sample."""
+def with_error(sample: Sample | None, digits: int = 0) -> str:
+    """Mean ± standard error, with so many decimals; nothing where there is no sample."""
     if sample is None:
         return ""
-    return f"{sample.mean:.0f}" if sample.size < 2 else f"{sample.mean:.0f} ± {sample.standard_error:.0f}"
+    mean, error = (f"{value:.{digits}f}" for value in (sample.mean, sample.standard_error))
+    return mean if sample.size < 2 else f"{mean} ± {error}"

@@ -89,9 +89,9 @@ def _tell(lines: list[dict[str, str]]) -> None:
     rows: list[list[object]] = []
     curves = reward.read(lines)
     several = len({curve.demonstrations for curve in curves}) > 1
-    for curve, chosen in zip(curves, reward.handed_over(lines), strict=True):
+    for curve in curves:
         name = f"{curve.name} ({curve.demonstrations})" if several else curve.name
-        rows.append([name, with_error(curve.last_five), f"{curve.lowest:.0f}", with_error(chosen)])
+        rows.append([name, with_error(curve.last_five), f"{curve.lowest:.0f}", with_error(curve.handed_over)])
     header = ("learner", ">mean of last five", ">lowest of last ten", ">chosen by payoff")
     display.show(header, rows, "Return, mean ± standard error over seeds")
 

@@ -119,11 +119,11 @@ def _reproduce(
         raise NeedsError(f"'{path}' has no returns to draw: name learners")
     found = reward.read(lines)
     pictures = reward.draw(env, found, path.with_suffix(".png"))
-    _tell(env, found, lines)
+    _tell(env, found)
     print(f"\nThe returns: {path}. The figure: {', '.join(map(str, pictures))}")
 
 
-def _tell(env: str, found: list[reward.Curve], lines: list[dict[str, str]]) -> None:
+def _tell(env: str, found: list[reward.Curve]) -> None:
     """The table by steps, ours and published, and how each ends."""
     columns = [x for x in SHOWN if any(x in curve.returns for curve in found)]
     rows: list[list[object]] = []
@@ -138,10 +138,11 @@ def _tell(env: str, found: list[reward.Curve], lines: list[dict[str, str]]) -> N
     title = f"{env}{known}: return, mean ± standard error over seeds, by environment steps"
     display.show(("learner", "", *(f">{x // 1000}k" for x in columns)), rows, title)
     print()
-    for curve, handed in zip(found, reward.handed_over(lines), strict=True):
+    for curve in found:
+        chosen = f"; chosen by its payoff {with_error(curve.handed_over)}" if curve.handed_over is not None else ""
         print(
             f"{curve.name}{' (bundled demonstrations)' if curve.bundled else ''}: last evaluation "
             f"{with_error(curve.last)}, mean of the last five {with_error(curve.last_five)}, lowest of a seed in the "
-            f"last ten {curve.lowest:.0f}; chosen by its payoff {with_error(handed)}. "
+            f"last ten {curve.lowest:.0f}{chosen}. "
             f"{len(next(iter(curve.returns.values())))} seeds, {curve.seconds:.0f} s on {curve.device}."
         )

@@ -5,9 +5,9 @@ from pathlib import Path
 from understudy import display
 from understudy.commands import Path_
 from understudy.errors import RunError, check_whole
-from understudy.experiments import figure_studies, reward, survival
+from understudy.experiments import figure_studies, survival
+from understudy.reproduce import with_error
 from understudy.results import write_csv
-from understudy.statistics import Sample
 from understudy.storage import check_place
 from understudy.studies import Store
 from understudy.studies.report import table
@@ -56,18 +56,13 @@ def _tell(found: list[dict[str, str]]) -> None:
     """A line for each learner: how long it lives at the end of training, and at its longest."""
     expert, curves = survival.lengths(found)
     lines: list[list[object]] = []
-    for curve, chosen in zip(curves, reward.handed_over(found), strict=True):
+    for curve in curves:
         longest = max(means.max() for means in curve.returns.values())
         who, absorbing = survival.named(curve)
         after = "an absorbing state" if absorbing else "nothing"
-        lines.append([who, after, with_error(curve.last_five), f"{longest:.1f}", with_error(chosen)])
+        lines.append([who, after, with_error(curve.last_five, 1), f"{longest:.1f}", with_error(curve.handed_over, 1)])
     title = (
         f"{survival.ENV}: steps until the pole falls; the expert's are {expert.mean:.1f}. Mean ± standard error over "
         "seeds of the last five evaluations, the longest of any, and that of the policies that are handed over"
     )
     display.show(("learner", "after an end", ">last five", ">longest", ">handed over"), lines, title)
-
-
-def with_error(sample: Sample) -> str:
-    """Mean ± standard error."""
-    return f"{sample.mean:.1f}" if sample.size < 2 else f"{sample.mean:.1f} ± {sample.standard_error:.1f}"

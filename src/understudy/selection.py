@@ -5,8 +5,8 @@ ball of a Gaussian kernel's space, on steps that no learner trained on,
 
     sup_{‖f‖ ≤ 1} E f(s, π(s)) − E f(s, a) = ‖E k((s, π(s)), ·) − E k((s, a), ·)‖,   k(x, y) = exp(−‖x − y‖² / 2h²)
 
-with states standardised by the demonstrations, continuous actions in [-1, 1], discrete ones one-hot, and h the median
-distance between the expert's pairs. Zero is a perfect match. It never looks at a return.
+with states standardised by the demonstrations, continuous actions in [-1, 1], discrete ones one-hot, and h the typical
+distance between the expert's pairs (`kernels`). Zero is a perfect match. It never looks at a return.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,8 @@ def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
     mean, std = seen.mean(0), seen.std(0) + 1e-3
     pairs = np.concatenate([(seen - mean) / std, _vectors(spec, seen_act)], axis=1)
     distances = pdist(pairs) if len(pairs) > 1 else np.ones(1)
-    bandwidth = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
+    apart = distances[distances > 0]
+    bandwidth = float(max(np.median(apart), np.sqrt(np.mean(apart**2)) / 2)) if apart.size else 1.0
     t, raw, act = _spread(held, run)
     return HeldOut(t, raw, (raw - mean) / std, _vectors(spec, act), bandwidth)
 

@@ -198,10 +198,10 @@ def reward_ends(results: Path) -> str:
     rows: list[list[object]] = []
     for task, env in reward.TASKS.items():
         lines = figure_studies.lines(results / f"reward-{task}.csv")
-        for curve, handed in zip(reward.read(lines), reward.handed_over(lines), strict=True):
+        for curve in reward.read(lines):
             theirs = curve.papers and round(curve.expert or 0) == published.EXPERT[env]
             cells = [with_error(curve.samples.get(x)) for x in shown]
-            ends = [with_error(curve.last), f"{curve.lowest:.0f}", with_error(handed)]
+            ends = [with_error(curve.last), f"{curve.lowest:.0f}", with_error(curve.handed_over)]
             source = "bundled" if curve.bundled else "the paper's"
             rows.append([TITLES[task], curve.name, source, "yes" if theirs else "no", *cells, *ends])
     head = ["task", "learner", "demonstrations", "in the paper", *(f"{x // 1000}k" for x in shown)]

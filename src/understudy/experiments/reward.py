@@ -40,6 +40,8 @@ class Curve:
     seconds: float = 0.0
     """Of training all seeds."""
     device: str = ""
+    handed_over: Sample | None = None
+    """Of the policies that its payoff selects, where they have played."""
 
     @property
     def name(self) -> str:
@@ -86,15 +88,18 @@ def named(algorithm: str, preset: str, settings: Mapping[str, Any], trajectories
     return f"{algorithm}{shown}{changed}, {trajectories} trajectories"
 
 
-def read(lines: Sequence[Mapping[str, str]], kind: str = "env_steps") -> list[Curve]:
+def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
     """A curve for each learner, in the order they stand in the lines."""
     found: dict[tuple[str, ...], dict[int, list[float]]] = {}
+    chosen: dict[tuple[str, ...], list[float]] = {}
     about: dict[tuple[str, ...], Mapping[str, str]] = {}
     for line in lines:
-        if line["x_kind"] == kind:
-            key = tuple(line[name] for name in ("algorithm", "preset", "trajectories", "settings", "demonstrations"))
+        key = tuple(line[name] for name in ("algorithm", "preset", "trajectories", "settings", "demonstrations"))
+        if line["x_kind"] == "env_steps":
             about[key] = line
             found.setdefault(key, {}).setdefault(int(line["x"]), []).append(float(line["mean_return"]))
+        elif line["x_kind"] == HANDED_OVER:
+            chosen.setdefault(key, []).append(float(line["mean_return"]))
     curves = []
     for key, points in found.items():
         line = about[key]
@@ -105,14 +110,10 @@ def read(lines: Sequence[Mapping[str, str]], kind: str = "env_steps") -> list[Cu
                 float(line["expert_return"]) if line["expert_return"] else None,
                 float(line["train_seconds"] or 0),
                 line["device"],
+                Sample.of(chosen[key]) if key in chosen else None,
             )
         )
     return curves
-
-
-def handed_over(lines: Sequence[Mapping[str, str]]) -> list[Sample]:
-    """For each learner, in the same order, what the policies return that its payoff selects."""
-    return [Sample.of(next(iter(curve.returns.values()))) for curve in read(lines, HANDED_OVER)]
 
 
 def draw(env: str, found: Sequence[Curve], path: Path) -> list[Path]:
