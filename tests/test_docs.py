@@ -272,6 +272,25 @@ def test_the_tables_of_reward_moments_are_their_results(file, algorithm, preset,
     assert with_error(curve.handed_over) in " ".join(text.split())
 
 
+def test_how_often_f_moves_is_its_file():
+    text = (ROOT / "docs/adril.md").read_text(encoding="utf-8")
+    curves = reward.read(figure_studies.lines(ROOT / "docs/results/f-frequency.csv"))
+    means = {}
+    for curve in curves:
+        steps = curve.settings.get("round_steps", 1250)
+        known = {x: seeds for x, seeds in curve.returns.items() if 100_000 <= x <= 350_000}
+        assert {len(seeds) for seeds in known.values()} == {5}
+        late = Sample.of(np.mean([seeds for x, seeds in known.items() if x >= 150_000], axis=0))
+        bad = sum(int((seeds < 0.8 * curve.expert).sum()) for seeds in known.values())
+        shown = [curve.samples.get(1000 * x) for x in (50, 75, 100, 150, 200, 250, 300, 350)]
+        cells = [f"{steps:,}", *map(with_error, shown), with_error(late), f"{min(map(min, known.values())):.0f}"]
+        cells += [f"{bad} of {5 * len(known)}", f"{max(curve.returns) // 1000}k"]
+        assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in text
+        means[steps] = late.mean
+    assert sorted(means) == [1250, 2500, 5000, 12500, 25000, 50000]
+    assert sorted(means.values(), reverse=True) == [means[steps] for steps in sorted(means)]  # without exception
+
+
 def test_every_result_of_reward_moments_is_on_its_page():
     measured = set()
     for file in ("reward-halfcheetah", "reward-ant", "balanced"):

@@ -74,12 +74,12 @@ def missing_table(results: Path) -> str:
                 rows.append([f"The expert and its clone on {TITLES[task]}, {source}", command])
             rows += _unwatched(results, task, env, source) if given else []
         for figure, about in (("balanced", "The two samplings on Ant"), ("f-frequency", "How often f moves")):
-            lines = figure_studies.lines(results / f"{figure}.csv")
             # With the paper's demonstrations both samplings are in the file of reward moments.
-            elsewhere = figure == "balanced" and given
-            if not elsewhere and not any(_given(line["demonstrations"]) == given for line in lines):
+            lacking, wanted = (0, 2) if figure == "balanced" and given else _unfinished(results, figure, given)
+            if lacking:
+                part = f": {lacking} of {wanted} learners to their end" if lacking < wanted else ""
                 command = f"understudy reproduce {figure}{' --demos FILE' * given} --lag 1"
-                rows.append([f"{about}, {source}", command])
+                rows.append([f"{about}, {source}{part}", command])
     return markdown(["what", "command"], [[what, f"`{command}`"] for what, command in rows] or [["nothing", ""]])
 
 
@@ -94,6 +94,15 @@ def _unmeasured(results: Path, task: str, given: bool) -> list[tuple[list[str], 
                 plain = (entry.name, entry.preset) == ("gail", "paper")
                 groups.setdefault(plain, []).append(f"{entry.name}:{entry.preset}@{count}")
     return [(learners, [] if plain else ["--lag 1"]) for plain, learners in groups.items()]
+
+
+def _unfinished(results: Path, figure: str, given: bool) -> tuple[int, int]:
+    """Learners of a figure that its file does not have to the end of their runs, and how many there are."""
+    study = figure_studies.paper(figure)
+    found = reward.read(figure_studies.lines(results / f"{figure}.csv"))
+    whole = [(c.preset, c.settings) for c in found if c.bundled != given and max(c.returns) == study.protocol.steps]
+    wanted = [(entry.preset, entry.settings) for entry in study.algorithms]
+    return sum(one not in whole for one in wanted), len(wanted)
 
 
 def _unwatched(results: Path, task: str, env: str, source: str) -> list[list[str]]:
