@@ -147,6 +147,16 @@ def test_a_measured_learner_is_no_longer_missing(tmp_path):
     assert "ours is higher at 25k" in comparison.reward_verdicts(tmp_path)
 
 
+def test_a_learner_whose_run_was_cut_short_is_still_missing(tmp_path):
+    about = {"env": "HalfCheetahBulletEnv-v0", "algorithm": "adril", "preset": "paper", "trajectories": 20}
+    about |= {"demonstrations": "HalfCheetah.npz@1", "x_kind": "env_steps", "seed": 0, "mean_return": 1.0}
+    ends = {"{}": 500_000, '{"round_steps": 2500}': 500_000, '{"round_steps": 5000}': 400_000}
+    write(tmp_path / "f-frequency.csv", [{**about, "settings": settings, "x": x} for settings, x in ends.items()])
+    missing = stored_files.missing_table(tmp_path)
+    assert "| How often f moves, the paper's demonstrations: 4 of 6 learners to their end | " in missing
+    assert "| How often f moves, the bundled demonstrations | " in missing
+
+
 def test_the_offline_table_has_what_learned_from_the_papers_demonstrations_alone(tmp_path):
     made = [
         {**row, "x": count, "trajectories": count}
