@@ -1,5 +1,6 @@
 """AdRIL and SQIL, against Algorithm 2: labels, functional gradients, absorbing states, sampling, payoff, selection."""
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import understudy as us
 from understudy.algorithms.reward.adril import PAPER, ByFeatures, ByPoints
 from understudy.algorithms.reward.matching import Tally, _added
 from understudy.algorithms.reward.moments import Labels, Side, Sides, counted
-from understudy.errors import SettingError
+from understudy.errors import SettingError, UnknownNameError
 from understudy.kernels import GaussianKernel
 from understudy.rl import SAC, SoftQ
 from understudy.types import Dataset, History, RoundData, Transition
@@ -520,6 +521,18 @@ def test_gaussian_kernels_learn_with_either_kind_of_actions(discrete, surroundin
         assert (result.history["critic_loss"] > 0).all()
 
 
+def test_a_table_changes_the_algorithms_own_player():
+    """Another SAC would be one without the cool start."""
+    assert us.adril(sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,), initial_temperature=0.01)
+    assert us.adril.preset("paper", sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,))
+    assert us.adril(sac=us.rl.SAC(hidden=(32,))).sac == us.rl.SAC(hidden=(32,))
+    assert us.sqil(soft_q={"lr": 1e-3}).soft_q == replace(us.sqil().soft_q, lr=1e-3)
+    assert us.gail(ppo={"lr": 1e-3}).ppo == replace(us.gail().ppo, lr=1e-3)
+    for make in (us.adril, partial(us.adril.preset, "paper")):
+        with pytest.raises(UnknownNameError, match="'hiden' in SAC: did you mean 'hidden'"):
+            make(sac={"hiden": (32,)})
+
+
 def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_10():
     plain, paper, balanced = (us.adril.preset(name) for name in ("default", "paper", "paper-balanced"))
     for name, value in {
@@ -548,7 +561,16 @@ def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_1
 
 
 @pytest.mark.parametrize(
-    "settings", [{"kernel": "laplace"}, {"points": 0}, {"delta": -1.0}, {"averaging": -1.0}, {"sac": SoftQ()}]
+    "settings",
+    [
+        {"kernel": "laplace"},
+        {"points": 0},
+        {"delta": -1.0},
+        {"averaging": -1.0},
+        {"sac": SoftQ()},
+        {"absorbing": "no"},
+        {"resets": {"first": True}},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(settings):
     with pytest.raises(SettingError, match=next(iter(settings))):

@@ -1,5 +1,6 @@
 """Every error a user can cause, by name. A message says what is wrong, its value, and the way out, in one line."""
 
+import dataclasses
 import difflib
 import math
 import operator
@@ -114,6 +115,14 @@ def check_kind(kind: type, **settings: Any) -> None:
     for name, value in settings.items():
         if not isinstance(value, kind):
             raise SettingError(f"{name} is {value!r}: a {kind.__name__} is needed, such as {kind.__name__}()")
+
+
+def check_switches(record: Any) -> None:
+    """Refuse what is neither true nor false in a field that is one of the two: "no" would pass for true."""
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if field.type is bool and not isinstance(value, bool):
+            raise SettingError(f"{field.name} is {value!r}: True or False is needed")
 
 
 def check_layers(**settings: Any) -> None:

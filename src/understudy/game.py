@@ -6,16 +6,16 @@ static field. The same fields make its command line and its entry in the documen
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import unknown
+from understudy.errors import check_switches, unknown
 from understudy.players import Player, Strategy
 from understudy.policies import Policy
 from understudy.stepping import Stepping
@@ -29,6 +29,7 @@ NEEDS: dict[Moments, tuple[Need, ...]] = {
     "on-Q": ("demonstrations", "environment", "expert"),
 }
 DEFAULT = "default"
+Part = TypeVar("Part", bound=eqx.Module)
 BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
 
 
@@ -77,6 +78,9 @@ class Algorithm(eqx.Module):
     exploring: ClassVar[float] = 1.0
     """How often the action whose value is asked for is any, each alike, and not the learner's or the expert's."""
 
+    def __check_init__(self) -> None:
+        check_switches(self)
+
     @abstractmethod
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> State: ...
 
@@ -112,12 +116,30 @@ class Algorithm(eqx.Module):
         """The named settings, with changes: `advil.preset("paper", rounds=200)`."""
         if name != DEFAULT and name not in cls.presets:
             raise unknown(f"preset of {cls.card.name}", name, [DEFAULT, *cls.presets])
-        return cls(**{**cls.presets.get(name, {}), **changes})
+        own = cls.presets.get(name, {})
+        parts = {part: adjusted(own[part], given) for part, given in changes.items() if part in own}
+        return cls(**{**own, **changes, **parts})
 
     @property
     def preset_name(self) -> str:
         """Which named settings these are; "custom" if none."""
         return next((name for name in (DEFAULT, *self.presets) if self.preset(name) == self), "custom")
+
+
+def adjusted(part: Part, given: Part | Mapping[str, Any]) -> Part:
+    """What stands for an algorithm's part: another one, or a table of those of its settings that change."""
+    if not (isinstance(given, Mapping) and isinstance(part, eqx.Module)):
+        return given
+    known = [field.name for field in fields(part)]
+    for name in given:
+        if name not in known:
+            raise unknown("hyperparameter", name, known, place=type(part).__name__)
+    return replace(part, **given)
+
+
+def adjustable(default: Part) -> Callable[[Part | Mapping[str, Any]], Part]:
+    """The converter of a part's field, so that `sac={"lr": 1e-3}` is the algorithm's own SAC with another rate."""
+    return lambda given: adjusted(default, given)
 
 
 class Play(NamedTuple):

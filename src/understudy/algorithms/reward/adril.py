@@ -52,12 +52,13 @@ from jaxtyping import Array, Float, Key
 from understudy.algorithms.reward.matching import FEATURES, STOPS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Labels, Moments, Sides
 from understudy.errors import check_choice, check_whole
-from understudy.game import Card
+from understudy.game import Card, adjustable
 from understudy.kernels import GaussianKernel
 from understudy.rl.sac import SAC
 from understudy.types import RoundData, Transition
 
 Kernel = Literal["indicator", "gaussian", "features"]
+COOL = SAC(initial_temperature=0.01)
 PAPER = {"absorbing": False, "timeouts_terminal": True, "resets": True, "random_rounds": True, "restart_schedule": True}
 """What the released runs did beside Table 10."""
 LABELS = {**PAPER, "kernel": "indicator", "sac": SAC(), "averaging": 0.0}
@@ -85,7 +86,7 @@ class AdRIL(RewardMatching):
     """features: Gaussian, by random features, over all steps; gaussian: exact, on some; indicator: labels."""
     points: int = eqx.field(static=True, default=1024)
     """Steps of each side that the exact Gaussian kernel looks at."""
-    sac: SAC = SAC(initial_temperature=0.01)
+    sac: SAC = eqx.field(default=COOL, converter=adjustable(COOL))
     """The policy player, for continuous actions."""
     averaging: float = 5.0
     """Rounds that the policy that is handed over is a moving mean of; 0: it is the last."""

@@ -65,7 +65,7 @@ from understudy.errors import (
     check_whole,
 )
 from understudy.frames import Frame
-from understudy.game import Card
+from understudy.game import Card, adjustable
 from understudy.kernels import GaussianKernel
 from understudy.networks import MLP
 from understudy.players import Memory, gradient, repeat
@@ -74,6 +74,7 @@ from understudy.types import Pair, RoundData, Samples, Transition
 
 RewardForm = Literal["positive", "negative", "logit"]
 FORMS: tuple[RewardForm, ...] = ("positive", "negative", "logit")
+WIDE = PPO(hidden=(256, 256))
 FARTHEST = 10.0
 """Standard deviations at which states are cut for f: where the expert hardly moves, the learner is thousands away."""
 UNSEEN = 0.01
@@ -118,7 +119,7 @@ class GAIL(RewardMatching):
 
     player: Literal["ppo", "sac"] = eqx.field(static=True, default="ppo")
     """Who improves the policy: PPO, or SAC, which is soft Q-learning where actions are discrete."""
-    ppo: PPO = PPO(hidden=(256, 256))
+    ppo: PPO = eqx.field(default=WIDE, converter=adjustable(WIDE))
     """The policy player, where it is PPO."""
     reward_form: RewardForm = eqx.field(static=True, default="positive")
     """The reward, with D the probability that a step is the expert's: −log(1 − D), log D, or their sum, the logit."""

@@ -39,7 +39,7 @@ from jaxtyping import Array, Float, Int, Key
 from understudy.algorithms.reward.moments import Moments, Side, Sides, counted
 from understudy.errors import check_kind, check_not_negative, check_positive, check_whole
 from understudy.frames import Frame
-from understudy.game import Algorithm
+from understudy.game import Algorithm, adjustable
 from understudy.kernels import GaussianKernel
 from understudy.policies import Framed, Policy
 from understudy.rl.base import Batch, Experience, PlayerState, labelled, take_turn
@@ -52,6 +52,10 @@ FEATURES = 512
 """Random features of the kernel that the payoff is measured with."""
 UNJUDGED = 1e30
 """The payoff before any round is over."""
+SOFT_Q = SoftQ(discount=0.98, tau=0.02, target_entropy=0.1)
+"""γ and τ are those of Tables 9 and 10, as SAC has them. Values of an f that has moved since fade in 1 / (τ (1 − γ))
+gradient steps: 2,500, two rounds. Rewards drawn from all steps alike shrink as steps are added, and the temperature
+must follow, or in the end entropy alone pays for life (docs/absorbing.md)."""
 STOPS = ("the payoff fell to delta", "the critic's loss exploded")
 
 
@@ -87,12 +91,9 @@ class RewardMatching(Algorithm):
     every_turn: ClassVar[bool] = False
     """Whether f moves in each turn, and not once a round."""
 
-    sac: SAC = SAC()
+    sac: SAC = eqx.field(default=SAC(), converter=adjustable(SAC()))
     """The policy player, for continuous actions."""
-    # γ and τ are those of Tables 9 and 10, as SAC has them. Values of an f that has moved since fade in 1 / (τ (1 − γ))
-    # gradient steps: 2,500, two rounds. Rewards drawn from all steps alike shrink as steps are added, and the
-    # temperature must follow, or in the end entropy alone pays for life (docs/absorbing.md).
-    soft_q: SoftQ = SoftQ(discount=0.98, tau=0.02, target_entropy=0.1)
+    soft_q: SoftQ = eqx.field(default=SOFT_Q, converter=adjustable(SOFT_Q))
     """The policy player, for discrete actions."""
     batch_size: int = eqx.field(static=True, default=256)
     """Steps in a minibatch."""
