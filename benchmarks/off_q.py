@@ -33,8 +33,8 @@ from understudy import payoffs, run
 from understudy.algorithms.off_q.advil import AdVIL, AdVILState, mixed
 from understudy.algorithms.off_q.valuedice import Places, ValueDICE, ValueDICEState
 from understudy.critics import gradient_penalty, interpolate
+from understudy.gaussians import Gaussian
 from understudy.networks import MLP
-from understudy.policies import Gaussian
 from understudy.results import hyperparameters, provenance, write_csv
 from understudy.types import Dataset, RoundData, Samples
 

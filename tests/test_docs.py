@@ -272,6 +272,20 @@ def test_the_tables_of_reward_moments_are_their_results(file, algorithm, preset,
     assert with_error(curve.handed_over) in " ".join(text.split())
 
 
+def test_what_state_dependent_exploration_does_is_its_file():
+    text = (ROOT / "docs/experts.md").read_text(encoding="utf-8")
+    with (ROOT / "docs/results/exploration.csv").open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    for sde, name in (("False", "new noise in each step"), ("True", "state-dependent noise")):
+        own = [line for line in lines if line["sde"] == sde]
+        assert len(own) == 5
+        cells = [
+            with_error(Sample.of(np.array([float(line[column]) for line in own])), digits)
+            for column, digits in (("return", 1), ("shake", 3), ("shake_without_chance", 3))
+        ]
+        assert f"| {name} | {' | '.join(cells)} |" in text
+
+
 def test_how_often_f_moves_is_its_file():
     text = (ROOT / "docs/adril.md").read_text(encoding="utf-8")
     curves = reward.read(figure_studies.lines(ROOT / "docs/results/f-frequency.csv"))

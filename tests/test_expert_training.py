@@ -22,8 +22,9 @@ from understudy.experiments import published
 from understudy.expert_training import train_expert
 from understudy.experts import as_expert
 from understudy.frames import Frame
+from understudy.gaussians import Gaussian, StateDependent
 from understudy.networks import MLP
-from understudy.policies import Framed, Gaussian
+from understudy.policies import Framed
 from understudy.statistics import Sample
 from understudy.weights import plain_weights
 
@@ -245,6 +246,15 @@ def test_plain_weights_are_the_mean_of_a_gaussian_and_only_of_networks_in_plain_
     again = us.policy_from_weights(weights, "Pendulum")
     np.testing.assert_allclose(again(OBS), actor(OBS), atol=1e-6)
     np.testing.assert_array_equal(plain_weights(again)["w1"], weights["w1"])
+    net = MLP(
+        tuple(3 * weight[:, :n] for weight, n in zip(gaussian.net.weights, (8, 1), strict=True)),
+        (bias, last[:1]),
+        "relu",
+    )
+    held = us.Actor(Framed(StateDependent.init(net, -3.0, 64), frame), spec)
+    assert plain_weights(held)["clip"] == 2.0
+    assert np.abs(held(OBS)).max() == pytest.approx(2 * np.tanh(2.0))  # it is clipped somewhere
+    np.testing.assert_allclose(us.policy_from_weights(plain_weights(held), "Pendulum")(OBS), held(OBS), atol=1e-6)
     moved = Frame(frame.obs_mean + 1, frame.obs_std, frame.act_center, frame.act_scale)
     assert plain_weights(us.Actor(Framed(gaussian, moved), spec)) is None
     assert plain_weights(us.Actor(us.make("Pendulum").expert(), spec)) is None

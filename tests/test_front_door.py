@@ -15,8 +15,9 @@ import understudy as us
 from understudy.actor import Actor
 from understudy.errors import DivergedError, NeedsError, RunError, SettingError, SpecError
 from understudy.game import NEEDS, Card
+from understudy.gaussians import Gaussian
 from understudy.networks import MLP
-from understudy.policies import Categorical, Gaussian, Mixture, Tabular, TimeIndexed
+from understudy.policies import Categorical, Mixture, Tabular, TimeIndexed
 from understudy.selection import held_out, held_out_payoff
 from understudy.storage import whole_directory
 

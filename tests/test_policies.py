@@ -12,13 +12,14 @@ import pytest
 
 import understudy as us
 from understudy.frames import Frame
+from understudy.gaussians import Gaussian, StateDependent
+from understudy.networks import MLP
 from understudy.policies import (
     Carry,
     Categorical,
     Committee,
     Deterministic,
     Framed,
-    Gaussian,
     Mixture,
     Tabular,
     TimeIndexed,
@@ -46,12 +47,19 @@ def framed(kind, act):
     return Framed(kind.init(jax.random.key(0), 3, act, (8,)), frame)
 
 
+def state_dependent(hold=4, act=2):
+    """Weights that differ, so that features and widths do."""
+    policy = StateDependent.init(MLP.init(jax.random.key(0), 3, (8, 6), act, "tanh"), -1.0, hold)
+    return eqx.tree_at(lambda p: p.log_std, policy, jax.random.normal(jax.random.key(1), (6, act)) - 1)
+
+
 every_kind = pytest.mark.parametrize(
     "policy",
     [
         Deterministic.init(jax.random.key(0), 3, 2, (8, 8)),
         Gaussian.init(jax.random.key(0), 3, 2, (8, 8), "tanh"),
         Categorical.init(jax.random.key(0), 3, 4, (8, 8)),
+        state_dependent(),
         framed(Deterministic, 2),
         framed(Gaussian, 1),
         Committee(stacked(Deterministic, 3)),
@@ -116,13 +124,57 @@ def test_the_frame_uses_only_the_episodes_it_was_given():
     np.testing.assert_allclose(frames.obs_std[:, 0], [1e-3, 50 + 1e-3], rtol=1e-5)
 
 
+@pytest.mark.parametrize("on_host", [True, False])
+def test_state_dependent_noise_is_as_wide_in_a_state_as_its_density_says(on_host):
+    """Over episodes, each with noise of its own."""
+    policy, obs, count = state_dependent(), OBS[0], 20_000
+    if on_host:
+        source = np.random.default_rng(0)
+        carry, here = policy.reset(source, (count,)), np.tile(obs, (count, 1))
+        acts = jax.tree.map(np.asarray, policy).draw(carry, here, source)
+    else:
+        keys = jax.random.split(jax.random.key(0), count)
+        acts = jax.vmap(lambda k: policy.draw(jax.tree.map(jnp.asarray, policy.reset(k)), jnp.asarray(obs), k))(keys)
+    inside = np.arctanh(np.asarray(acts, np.float64))
+    mean, log_std = policy.parameters(jnp.asarray(obs))
+    np.testing.assert_allclose(inside.mean(0), mean, atol=4 * np.exp(log_std).max() / count**0.5)
+    np.testing.assert_allclose(inside.std(0), np.exp(log_std), rtol=0.03)
+    features = np.tanh(np.tanh(obs @ policy.net.weights[0]) @ policy.net.weights[1])
+    by_hand = np.sqrt((features[:, None] ** 2 * np.exp(2 * policy.log_std)).sum(0))
+    np.testing.assert_allclose(np.exp(log_std), by_hand, rtol=1e-3)
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_state_dependent_noise_stays_for_some_steps_of_an_episode(on_host):
+    policy, obs = state_dependent(hold=4), OBS[:1]
+    source = np.random.default_rng(0) if on_host else jax.random.key(0)
+    one, other = policy.reset(source, (2,)).drawn
+    if on_host:
+        policy = jax.tree.map(np.asarray, policy)
+    kind = np.asarray if on_host else jnp.asarray
+
+    def tried(seed, t):
+        return np.asarray(policy.draw(Carry(kind([t]), kind([int(seed)])), kind(obs), source))
+
+    first = tried(one, 0)
+    for t in (1, 2, 3):
+        np.testing.assert_array_equal(tried(one, t), first)
+    assert (tried(one, 4) != first).all()
+    assert (tried(other, 0) != first).all()
+
+
+def test_the_mean_of_state_dependent_exploration_is_clipped():
+    policy = jax.tree.map(lambda x: 50 * x, state_dependent())
+    assert np.abs(policy.mode(CARRY, jnp.asarray(OBS))).max() == pytest.approx(np.tanh(2.0))
+
+
+@pytest.mark.parametrize("policy", [Gaussian.init(jax.random.key(3), 3, 1, (8,)), state_dependent(act=1)])
 @pytest.mark.parametrize("scale", [1.0, 4.0])
-def test_a_gaussian_density_integrates_to_one(scale):
+def test_a_gaussian_density_integrates_to_one(scale, policy):
     """Under the tanh, and in the environment's coordinates."""
-    policy = Gaussian.init(jax.random.key(3), 3, 1, (8,))
     frame = Frame(jnp.zeros(3), jnp.ones(3), jnp.zeros(1), jnp.full(1, scale))
     grid = jnp.linspace(-scale, scale, 40_001)[1:-1, None]
-    density = jnp.exp(jax.vmap(lambda a: Framed(policy, frame).log_prob(CARRY, jnp.zeros(3), a))(grid))
+    density = jnp.exp(jax.vmap(lambda a: Framed(policy, frame).log_prob(CARRY, jnp.full(3, 0.3), a))(grid))
     assert float(density.sum() * (grid[1, 0] - grid[0, 0])) == pytest.approx(1.0, abs=2e-3)
 
 
@@ -169,15 +221,15 @@ def test_a_time_indexed_policy_changes_with_time_and_keeps_its_last():
 def test_a_mixture_draws_its_component_once_per_episode():
     policy = Mixture(stacked(Deterministic, 3), jnp.array([0.2, 0.0, 0.8]))
     carries = jax.vmap(policy.reset)(jax.random.split(jax.random.key(0), 4000))
-    np.testing.assert_allclose(np.bincount(carries.component, minlength=3) / 4000, [0.2, 0, 0.8], atol=0.03)
+    np.testing.assert_allclose(np.bincount(carries.drawn, minlength=3) / 4000, [0.2, 0, 0.8], atol=0.03)
     carry = policy.reset(jax.random.key(1))
-    assert step(step(carry)).component == carry.component
+    assert step(step(carry)).drawn == carry.drawn
     assert step(step(carry)).t == 2
     host = jax.tree.map(np.asarray, policy)
     carry = host.reset(np.random.default_rng(0), (7,))
     expected = [
         jax.tree.map(lambda x, c=c: x[c], policy.policies).mode(CARRY, jnp.asarray(o))
-        for c, o in zip(carry.component, OBS, strict=True)
+        for c, o in zip(carry.drawn, OBS, strict=True)
     ]
     np.testing.assert_allclose(host.mode(carry, OBS), np.stack(expected), atol=1e-5)
 

@@ -13,8 +13,9 @@ import pytest
 import understudy as us
 from understudy.actor import Actor
 from understudy.errors import SettingError, SpecError
+from understudy.gaussians import Gaussian
 from understudy.networks import MLP
-from understudy.policies import Gaussian, start
+from understudy.policies import start
 from understudy.rl import PPO, SAC, SoftQ, ppo, sac, soft_q, updates
 from understudy.rl.base import Batch, Experience
 
@@ -193,7 +194,9 @@ def test_the_width_is_cut_off_at_its_bounds_with_clip_and_squashed_into_them_wit
     np.testing.assert_allclose(squashed, [-5, -5 + 3.5 * (np.tanh(0.7) + 1), 2], rtol=1e-5)
 
 
-@pytest.mark.parametrize("player", [SAC(hidden=(8,)), PPO(hidden=(8,))], ids=["SAC", "PPO"])
+@pytest.mark.parametrize(
+    "player", [SAC(hidden=(8,)), SAC(hidden=(8,), sde=True), PPO(hidden=(8,))], ids=["SAC", "SAC, sde", "PPO"]
+)
 def test_the_host_copy_of_an_actor_is_the_actor(player, tmp_path):
     spec = us.Spec((3,), us.Continuous((-1.0,) * 2, (1.0,) * 2), 10, policy_obs=(2, 0))
     policy = player.policy(player.init(jax.random.key(0), spec))
@@ -386,8 +389,9 @@ def bandit(act, reward):
 ONE = us.Spec((1,), us.Continuous((-1.0,), (1.0,)), 1)
 
 
-def test_sac_finds_the_best_action_of_a_bandit_and_holds_its_entropy_at_the_target():
-    player = SAC(lr=3e-3, schedule="constant", hidden=(32,), gradient_steps=1000, target_entropy=-1.0)
+@pytest.mark.parametrize("sde", [False, True])
+def test_sac_finds_the_best_action_of_a_bandit_and_holds_its_entropy_at_the_target(sde):
+    player = SAC(lr=3e-3, schedule="constant", hidden=(32,), gradient_steps=1000, target_entropy=-1.0, sde=sde)
 
     def sample(key):
         act = jax.random.uniform(key, (32, 1), minval=-1, maxval=1)
@@ -483,6 +487,9 @@ def test_a_player_for_other_actions_says_so():
         (SAC, {"temperature": -0.1}),
         (SAC, {"target_entropy": math.nan}),
         (SAC, {"gradient_steps": 0}),
+        (SAC, {"sde": "yes"}),
+        (SAC, {"sde_steps": 0}),
+        (SAC, {"sde_log_std": math.inf}),
         (SoftQ, {"temperature": 0.0}),
         (SoftQ, {"target_entropy": 1.0}),
         (PPO, {"clip": 0.0}),

@@ -15,8 +15,9 @@ from understudy.checkpoints import Checkpoint
 from understudy.envs.base import Environment, Timestep
 from understudy.errors import DivergedError, SettingError
 from understudy.frames import Frame
+from understudy.gaussians import Gaussian
 from understudy.networks import MLP
-from understudy.policies import Categorical, Framed, Gaussian
+from understudy.policies import Categorical, Framed
 from understudy.stepping import Chunk, Stepping, finished, history, played, remembered, surroundings
 from understudy.types import Spec, Transition
 from understudy.workers import Order, _packed

@@ -18,8 +18,9 @@ from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 import understudy as us
 from understudy.errors import SettingError, SpecError, WorkerError
 from understudy.frames import Frame
+from understudy.gaussians import Gaussian
 from understudy.playing import Run
-from understudy.policies import Categorical, Deterministic, Framed, Gaussian, Mixture
+from understudy.policies import Categorical, Deterministic, Framed, Mixture
 from understudy.workers import Crew, Order, crew_size
 
 SEEDS = [(7, 0), (8, 0), (9, 0)]

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from understudy import frames, networks, policies
+from understudy import frames, gaussians, networks, policies
 from understudy.errors import RunError, SpecError
 from understudy.policies import Carry, Mixture, Policy, TimeIndexed, step
 from understudy.storage import write_npz
@@ -32,7 +32,8 @@ _CLASSES: dict[str, type[eqx.Module]] = {
         policies.Committee,
         policies.Deterministic,
         policies.Framed,
-        policies.Gaussian,
+        gaussians.Gaussian,
+        gaussians.StateDependent,
         policies.Mixture,
         policies.Tabular,
         policies.TimeIndexed,

@@ -57,19 +57,25 @@ class MLP(Light):
         return cls(weights, tuple(jnp.zeros(o) for o in sizes[1:]), activation, reads)
 
     def __call__(self, x: Float[Array, "... i"]) -> Float[Array, "... o"]:
+        return self.output(self.features(x))
+
+    def features(self, x: Float[Array, "... i"]) -> Float[Array, "... h"]:
+        """What its last layer is given."""
         xp = namespace(x)
         if self.reads is not None:
             x = x[..., np.array(self.reads)]
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = x @ weight + bias
-            if layer < len(self.weights) - 1:
-                if self.activation == "relu":
-                    x = xp.maximum(x, 0)
-                elif self.activation == "tanh":
-                    x = xp.tanh(x)
-                elif self.activation != "identity":
-                    raise ValueError(f"unknown activation '{self.activation}'")
+            if self.activation == "relu":
+                x = xp.maximum(x, 0)
+            elif self.activation == "tanh":
+                x = xp.tanh(x)
+            elif self.activation != "identity":
+                raise ValueError(f"unknown activation '{self.activation}'")
         return x
+
+    def output(self, features: Float[Array, "... h"]) -> Float[Array, "... o"]:
+        return features @ self.weights[-1] + self.biases[-1]
 
 
 def _uniform(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:

@@ -1,7 +1,7 @@
 """π: what turns an observation into an action. Each is written for one observation and runs on JAX and on NumPy alike.
 
-A policy's `carry` is what it remembers within an episode: the time step, for policies that change with it, and the
-component, for mixtures, drawn once per episode. Policies speak in the coordinates they were trained in; `Framed` lets
+A policy's `carry` is what it remembers within an episode: the time step, for policies that change with it, and what was
+drawn at its start, such as a mixture's component. Policies speak in the coordinates they were trained in; `Framed` lets
 one speak in the environment's own.
 
     reset(source)               the carry at the start of an episode
@@ -12,10 +12,9 @@ one speak in the environment's own.
                                 policy can be enumerated, one draw where it cannot
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
-from understudy.arrays import Array, Light, Source, categorical, namespace, normal, softmax
+from understudy.arrays import Array, Light, Source, categorical, namespace, softmax
 from understudy.frames import Frame
 from understudy.networks import MLP, Activation
 
@@ -32,7 +31,8 @@ class Carry(NamedTuple):
     """What a policy remembers within an episode."""
 
     t: Int[Array, "..."]
-    component: Int[Array, "..."]
+    drawn: Int[Array, "..."]
+    """At its start: a mixture's component, or the seed of what exploration tries."""
 
 
 class Policy(Light):
@@ -105,76 +105,6 @@ class Deterministic(Policy):
         return self.mode(carry, obs)[None], jnp.ones(1)
 
 
-class Gaussian(Policy):
-    """a = tanh(μ(s) + σ(s) ξ), ξ ~ N(0, I): actions inside (-1, 1), the width of each learned from the state."""
-
-    net: MLP
-    log_std_min: float = eqx.field(static=True, default=-5.0)
-    log_std_max: float = eqx.field(static=True, default=2.0)
-    bound: Literal["tanh", "clip"] = eqx.field(static=True, default="tanh")
-    """How log σ is kept in its range: squashed smoothly into it, or cut off at its ends."""
-
-    @classmethod
-    def init(
-        cls,
-        key: Key[Array, ""],
-        obs: int,
-        act: int,
-        hidden: tuple[int, ...],
-        activation: Activation = "relu",
-        gain: float | Array | None = None,
-        reads: tuple[int, ...] | None = None,
-    ) -> "Gaussian":
-        return cls(MLP.init(key, obs, hidden, 2 * act, activation, gain, reads))
-
-    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
-        return start(shape)
-
-    def parameters(self, obs: Array) -> tuple[Array, Array]:
-        """μ(s) and log σ(s), before the tanh."""
-        xp = namespace(obs)
-        out = self.net(obs)
-        size = out.shape[-1] // 2
-        mean, raw = out[..., :size], out[..., size:]  # a split costs NumPy as much as a small network
-        if self.bound == "clip":
-            return mean, xp.minimum(xp.maximum(raw, self.log_std_min), self.log_std_max)
-        log_std = self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (xp.tanh(raw) + 1)
-        return mean, log_std
-
-    def mode(self, carry: Carry, obs: Array) -> Array:
-        return namespace(obs).tanh(self.parameters(obs)[0])
-
-    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
-        xp = namespace(obs)
-        mean, log_std = self.parameters(obs)
-        return xp.tanh(mean + xp.exp(log_std) * normal(source, mean))
-
-    def draw_from(self, obs: Array, noise: Array) -> tuple[Array, Float[Array, "..."]]:
-        """a = tanh u, u = μ + σ ξ, for standard normal ξ drawn elsewhere, and log π(a | s).
-
-        That is log N(u; μ, σ²) − Σ log(1 − tanh² u), the latter as 2 (log 2 − u − log(1 + e^{−2u})): finite however
-        close to ± 1 the action is, as `log_prob`, which sees the action alone, cannot be.
-        """
-        xp = namespace(obs)
-        mean, log_std = self.parameters(obs)
-        inside = mean + xp.exp(log_std) * noise
-        slope = 2 * (math.log(2) - inside - xp.logaddexp(0.0, -2 * inside))
-        density = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi) - slope
-        return xp.tanh(inside), density.sum(-1)
-
-    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        """log N(u; μ, σ²) − Σ log(1 − a²), u = artanh a. On the boundary u is not finite: |a| is kept to 1 − 1e-4."""
-        xp = namespace(obs)
-        mean, log_std = self.parameters(obs)
-        act = xp.clip(act, -1 + 1e-4, 1 - 1e-4)
-        score = (xp.arctanh(act) - mean) / xp.exp(log_std)
-        density = -0.5 * score**2 - log_std - 0.5 * math.log(2 * math.pi) - xp.log1p(-(act**2))
-        return density.sum(-1)
-
-    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
-        return self.draw(carry, obs, source)[None], jnp.ones(1)
-
-
 class Categorical(Policy):
     """π(a | s) = softmax(net(s))_a over finitely many actions."""
 
@@ -208,10 +138,6 @@ class Categorical(Policy):
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         logits = self.net(obs)
         return jnp.arange(logits.shape[-1]), jax.nn.softmax(logits)
-
-
-NetworkPolicy = Deterministic | Gaussian | Categorical
-"""The policies that are a network, `net`."""
 
 
 class Tabular(Policy):
@@ -271,16 +197,16 @@ class Mixture(Policy):
         xp = np if isinstance(source, np.random.Generator) else jnp
         with np.errstate(divide="ignore"):
             logits = xp.broadcast_to(xp.log(xp.asarray(self.weights)), (*shape, self.weights.shape[0]))
-        return start(shape)._replace(component=categorical(source, logits))
+        return start(shape)._replace(drawn=categorical(source, logits))
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return _each(self.policies, carry.component, carry, obs, lambda policy, c, o: policy.mode(c, o))
+        return _each(self.policies, carry.drawn, carry, obs, lambda policy, c, o: policy.mode(c, o))
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
-        return _each(self.policies, carry.component, carry, obs, lambda policy, c, o: policy.draw(c, o, source))
+        return _each(self.policies, carry.drawn, carry, obs, lambda policy, c, o: policy.draw(c, o, source))
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        return _pick(self.policies, carry.component).log_prob(carry, obs, act)
+        return _pick(self.policies, carry.drawn).log_prob(carry, obs, act)
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         """All components' actions, weighted: right where the state does not depend on the component (off-Q)."""
@@ -332,11 +258,11 @@ class Committee(Policy):
         return sum(call(_pick(self.members, np.asarray(i))) for i in range(count)) / count
 
 
-def committee(members: NetworkPolicy) -> Policy:
-    """Stacked policies as one; a single one is itself."""
-    if members.net.weights[0].shape[0] == 1:
+def committee(members: Policy) -> Policy:
+    """Stacked network policies as one; a single one is itself."""
+    if jax.tree.leaves(members)[0].shape[0] == 1:
         return _pick(members, np.asarray(0))
-    if isinstance(members, Gaussian):
+    if not isinstance(members, Member):
         raise TypeError("a committee of Gaussian policies has no density of its own: use deterministic ones")
     return Committee(members)
 

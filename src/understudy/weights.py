@@ -22,8 +22,9 @@ from understudy.actor import Actor
 from understudy.envs import make, public_name
 from understudy.errors import NeedsError, RunError, SettingError, SpecError, check_choice, check_positive
 from understudy.frames import Frame
+from understudy.gaussians import NetworkPolicy, Squashed, StateDependent
 from understudy.networks import MLP, Activation
-from understudy.policies import Categorical, Deterministic, Framed, Gaussian, NetworkPolicy, Policy
+from understudy.policies import Categorical, Deterministic, Framed, Policy
 from understudy.types import Continuous, Discrete, Spec
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -81,7 +82,7 @@ def policy_of_arrays(
 def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
     """What a policy does without chance as arrays that `policy_from_weights` reads; None where it is no plain network.
 
-    Of a Gaussian that is its mean: its last layer without the half that says how wide it is.
+    Of a Gaussian that is its mean: its last layer without the half that says how wide it is, where it has one.
     """
     policy: Policy = actor.policy
     frame: Frame | None = None
@@ -94,13 +95,13 @@ def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
     weights, biases = [*policy.net.weights], [*policy.net.biases]
     arrays = {"activation": np.array(policy.net.activation)}
     if isinstance(actor.spec.action, Continuous):
-        squashed = isinstance(policy, Gaussian) or (isinstance(policy, Deterministic) and policy.squash)
+        squashed = isinstance(policy, Squashed) or (isinstance(policy, Deterministic) and policy.squash)
         if frame is None or not squashed:
             return None
         size = actor.spec.action.shape[0]
         weights[-1], biases[-1] = weights[-1][:, :size], biases[-1][:size]
         arrays["squash"] = np.array(True)
-        if isinstance(policy, Deterministic) and policy.clip is not None:
+        if isinstance(policy, Deterministic | StateDependent) and policy.clip is not None:
             arrays["clip"] = np.array(policy.clip)
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         arrays[f"w{i}"], arrays[f"b{i}"] = np.asarray(weight), np.asarray(bias)

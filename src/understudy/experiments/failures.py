@@ -38,7 +38,8 @@ from understudy.envs import Environment, HostEnvironment, make
 from understudy.errors import SettingError
 from understudy.experiments.episodes import FIELDS, WINDOW, Episode, line, lost_at, read
 from understudy.front_door import imitate
-from understudy.policies import Gaussian, Policy
+from understudy.gaussians import Squashed
+from understudy.policies import Policy
 from understudy.results import Result, write_csv
 from understudy.rl.sac import SACState, values
 from understudy.rollouts import Episodes, rollout
@@ -255,7 +256,7 @@ def _judged(
 def _seen(state: RewardState, steps: Transition) -> tuple[Any, Any, Any]:
     """The smaller critic at the policy's own actions, −f, and the kernel's features of (s, a)."""
     obs = state.frame.encode_obs(steps.obs)
-    assert isinstance(state.mean, Gaussian)  # SAC's (`check`)
+    assert isinstance(state.mean, Squashed)  # SAC's (`check`)
     act, _ = state.mean.draw_from(obs, jnp.zeros_like(state.frame.encode_act(steps.act)))
     belief = values(state.player.critics, obs, act).min(0)
     return belief, state.moments.reward(steps), state.kernel.features(state.kernel.points(steps))

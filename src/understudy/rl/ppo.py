@@ -41,8 +41,9 @@ from understudy.errors import (
     check_share,
     check_whole,
 )
+from understudy.gaussians import Gaussian
 from understudy.networks import MLP
-from understudy.policies import Categorical, Gaussian, start
+from understudy.policies import Categorical, start
 from understudy.rl.base import Batch, Experience, RLPlayer
 from understudy.rl.updates import SCHEDULES, Schedule, descend, entropy, rate
 from understudy.types import Discrete, Spec

@@ -37,17 +37,18 @@ from understudy.errors import (
     check_not_negative,
     check_positive,
     check_share,
+    check_switches,
     check_whole,
 )
+from understudy.gaussians import Gaussian, Squashed, StateDependent
 from understudy.networks import MLP
-from understudy.policies import Gaussian
 from understudy.rl.base import Batch, Experience, RLPlayer
 from understudy.rl.updates import SCHEDULES, Schedule, continuous, descend, rate, twins
 from understudy.types import Spec
 
 
 class SACState(NamedTuple):
-    actor: Gaussian
+    actor: Squashed
     actor_memory: optax.OptState
     critics: MLP
     """Both, stacked: Q_1 and Q_2 of (s, a)."""
@@ -79,6 +80,12 @@ class SAC(RLPlayer):
     """α at the start, where it is set by the target entropy."""
     target_entropy: float | None = None
     """What the policy's entropy is held at, H; none: minus the dimension of the actions."""
+    sde: bool = eqx.field(static=True, default=False)
+    """Explore by noise that depends on the state and stays a while (`gaussians`); else by new noise in each step."""
+    sde_steps: int = eqx.field(static=True, default=64)
+    """For how many steps of an episode it stays."""
+    sde_log_std: float = -3.0
+    """log σ_ij of it at the start."""
 
     def __check_init__(self) -> None:
         check_positive(lr=self.lr, tau=self.tau, initial_temperature=self.initial_temperature)
@@ -87,6 +94,9 @@ class SAC(RLPlayer):
         check_choice(SCHEDULES, schedule=self.schedule)
         check_whole(1, gradient_steps=self.gradient_steps)
         check_layers(hidden=self.hidden)
+        check_switches(self)
+        check_whole(1, sde_steps=self.sde_steps)
+        check_finite(sde_log_std=self.sde_log_std)
         if self.temperature is not None:
             check_not_negative(temperature=self.temperature)
         if self.target_entropy is not None:
@@ -95,8 +105,11 @@ class SAC(RLPlayer):
     def init(self, key: Key[Array, ""], spec: Spec) -> SACState:
         actor_key, critics_key = jax.random.split(key)
         size = continuous("SAC", spec.action)
-        net = MLP.init(actor_key, spec.obs_size, self.hidden, 2 * size, reads=spec.policy_obs, init="uniform")
-        actor = Gaussian(net, log_std_min=-20.0, log_std_max=2.0, bound="clip")
+        outputs = size if self.sde else 2 * size
+        net = MLP.init(actor_key, spec.obs_size, self.hidden, outputs, reads=spec.policy_obs, init="uniform")
+        actor: Squashed = Gaussian(net, log_std_min=-20.0, log_std_max=2.0, bound="clip")
+        if self.sde:
+            actor = StateDependent.init(net, self.sde_log_std, self.sde_steps)
         critics = twins(critics_key, spec.obs_size + size, self.hidden, 1)
         log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
         memory = optax.adam(self.lr).init
@@ -152,13 +165,13 @@ class SAC(RLPlayer):
             actor, actor_memory, critics, critics_memory, targets, log_temperature, temperature_memory
         ), metrics
 
-    def policy(self, state: SACState) -> Gaussian:
+    def policy(self, state: SACState) -> Squashed:
         return state.actor
 
 
 def target(
     batch: Batch,
-    actor: Gaussian,
+    actor: Squashed,
     targets: MLP,
     temperature: Float[Array, ""],
     discount: float | Array,
@@ -177,7 +190,7 @@ def critics_loss(critics: MLP, batch: Batch, wanted: Float[Array, " n"]) -> tupl
 
 
 def actor_loss(
-    actor: Gaussian,
+    actor: Squashed,
     critics: MLP,
     obs: Float[Array, "n obs"],
     temperature: Float[Array, ""],

@@ -43,18 +43,10 @@ from understudy.errors import (
 )
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
+from understudy.gaussians import Gaussian, NetworkPolicy
 from understudy.networks import Activation
 from understudy.players import Averaged, Player, averaging, gradient, repeat, side_by_side
-from understudy.policies import (
-    Carry,
-    Categorical,
-    Deterministic,
-    Framed,
-    Gaussian,
-    NetworkPolicy,
-    Policy,
-    committee,
-)
+from understudy.policies import Carry, Categorical, Deterministic, Framed, Policy, committee
 from understudy.types import Dataset, Discrete, Info, RoundData, Spec, Transition
 
 

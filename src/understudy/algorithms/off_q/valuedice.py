@@ -49,10 +49,11 @@ from understudy.errors import (
 )
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
+from understudy.gaussians import Gaussian, NetworkPolicy
 from understudy.networks import orthogonal_penalty
 from understudy.payoffs import off_q_vectors
 from understudy.players import Averaged, Player, averaging, gradient
-from understudy.policies import Categorical, Framed, Gaussian, NetworkPolicy, Policy
+from understudy.policies import Categorical, Framed, Policy
 from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec
 from understudy.watch import Watch, Watching
 

@@ -43,8 +43,9 @@ from understudy.critics import Features, TimedCritic, state_action
 from understudy.errors import SettingError, check_layers, check_not_negative, check_positive, check_share, check_whole
 from understudy.frames import Frame
 from understudy.game import Algorithm, Card
+from understudy.gaussians import Gaussian
 from understudy.players import gradient, repeat
-from understudy.policies import Carry, Categorical, Framed, Gaussian, Policy
+from understudy.policies import Carry, Categorical, Framed, Policy
 from understudy.types import Dataset, Discrete, Info, RoundData, Spec, Transition, appended
 
 Drawing = Gaussian | Categorical
