@@ -11,7 +11,7 @@ import pytest
 
 import understudy as us
 from understudy.algorithms.reward.adril import PAPER, ByFeatures, ByPoints
-from understudy.algorithms.reward.matching import Tally, _added
+from understudy.algorithms.reward.matching import Tally, _added, _expert_side
 from understudy.algorithms.reward.moments import Labels, Side, Sides, counted
 from understudy.errors import SettingError, UnknownNameError
 from understudy.kernels import GaussianKernel
@@ -149,6 +149,19 @@ def test_trajectories_are_counted_by_their_ends_and_completed_to_the_horizon():
     assert counted(steps, steps.round == 2, HORIZON) == (12, 1, 0)
     cut = steps._replace(last=jnp.zeros_like(steps.last), terminal=jnp.zeros_like(steps.last))
     assert counted(cut, cut.round < 2, HORIZON).episodes == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize("holdout", [0.0, 0.1, 0.5])
+def test_how_long_the_expert_rests_does_not_depend_on_what_is_kept_aside(holdout):
+    """Eleven episodes that end, of 3 to 13 steps: with a half of them kept aside, some ends are too."""
+    lengths = np.arange(3, 14)
+    shown = us.Demonstrations.from_arrays(
+        np.zeros((lengths.sum(), 2)), np.zeros((lengths.sum(), 1)), lengths, ends="terminal", horizon=20
+    )
+    kept, aside = (part.of(0) for part in shown.split([11], holdout))
+    assert int(kept.steps.last.sum()) == 11 or holdout > 0
+    found = _expert_side(kept, aside, jnp.asarray(20))
+    np.testing.assert_allclose(found, (lengths.sum(), 11, (20 - lengths).sum()), rtol=1e-6)
 
 
 @pytest.mark.parametrize("index", [1, 2])
@@ -521,6 +534,14 @@ def test_gaussian_kernels_learn_with_either_kind_of_actions(discrete, surroundin
         assert (result.history["critic_loss"] > 0).all()
 
 
+@pytest.mark.parametrize("settings", [{"rounds": 1}, {"restart_schedule": True, "rounds": 3}])
+def test_a_schedule_of_a_single_turn_would_teach_nothing_and_is_refused(continuous, settings):
+    """The rate falls to 0 in the last turn, which is the only one."""
+    learner = us.adril(**{**SMALL, "round_steps": SMALL["frequency"]} | settings)
+    with pytest.raises(SettingError, match=r"round_steps is 16, one turn of 16: .* nothing would be learned"):
+        us.imitate(learner, continuous, env=us.make("Pendulum"))
+
+
 def test_a_table_changes_the_algorithms_own_player():
     """Another SAC would be one without the cool start."""
     assert us.adril(sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,), initial_temperature=0.01)
@@ -569,6 +590,7 @@ def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_1
         {"averaging": -1.0},
         {"sac": SoftQ()},
         {"absorbing": "no"},
+        {"history": 2559},  # of less than two rounds
         {"resets": {"first": True}},
     ],
 )

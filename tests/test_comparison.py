@@ -139,10 +139,12 @@ def test_the_table_of_clones_compares_those_of_the_same_expert_alone(tmp_path):
 def test_a_measured_learner_is_no_longer_missing(tmp_path):
     about = {"env": "AntBulletEnv-v0", "algorithm": "sqil", "preset": "paper", "settings": "{}", "trajectories": 5}
     about |= {"demonstrations": "Ant.npz@1", "expert_return": 2585.1, "train_seconds": 3.0, "x_kind": "env_steps"}
-    write(tmp_path / "reward-ant.csv", [{**about, "seed": i, "x": 25_000, "mean_return": 9000 + i} for i in range(5)])
-    first = stored_files.missing_table(tmp_path).splitlines()
-    (row,) = (line for line in first if "--task ant --demos FILE" in line and "adril:paper@5" in line)
-    assert "sqil:paper@5" not in row
+    for ends in (25_000, 500_000):
+        rows = [{**about, "seed": i, "x": x, "mean_return": 9000 + i} for i in range(5) for x in (25_000, ends)]
+        write(tmp_path / "reward-ant.csv", rows[::2] if ends == 25_000 else rows)
+        found = stored_files.missing_table(tmp_path).splitlines()
+        (row,) = (line for line in found if "--task ant --demos FILE" in line and "adril:paper@5" in line)
+        assert ("sqil:paper@5" in row) == (ends == 25_000)  # cut short, it is missing still
     assert "9002 ± 1 (**higher**)" in comparison.reward_table(tmp_path, "ant")
     assert "ours is higher at 25k" in comparison.reward_verdicts(tmp_path)
 
@@ -152,6 +154,9 @@ def test_a_learner_whose_run_was_cut_short_is_still_missing(tmp_path):
     about |= {"demonstrations": "HalfCheetah.npz@1", "x_kind": "env_steps", "seed": 0, "mean_return": 1.0}
     ends = {"{}": 500_000, '{"round_steps": 2500}': 500_000, '{"round_steps": 5000}': 400_000}
     write(tmp_path / "f-frequency.csv", [{**about, "settings": settings, "x": x} for settings, x in ends.items()])
+    other = {**about, "env": "AntBulletEnv-v0", "settings": '{"round_steps": 5000}', "x": 500_000}
+    with (tmp_path / "f-frequency.csv").open("a", newline="", encoding="utf-8") as file:
+        csv.DictWriter(file, table.COLUMNS, restval="").writerow(other)
     missing = stored_files.missing_table(tmp_path)
     assert "| How often f moves, the paper's demonstrations: 4 of 6 learners to their end | " in missing
     assert "| How often f moves, the bundled demonstrations | " in missing

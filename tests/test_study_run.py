@@ -12,11 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+import understudy as us
 from understudy import cli
 from understudy.errors import DivergedError, NoSpaceError
+from understudy.policies import Categorical
 from understudy.studies import Store, Study, training
 from understudy.studies.evaluator import Evaluator, Point
 from understudy.studies.running import Plan, run
@@ -241,6 +244,21 @@ def test_a_line_that_was_cut_off_is_played_again(tmp_path):
     with evaluator.working({}):
         assert list(evaluator.returns(lambda *given: None)) == points[:1]
     assert (tmp_path / "played.csv").read_text().endswith("-200.25\n")
+
+
+def test_a_policy_that_is_another_one_after_a_restart_plays_again(tmp_path):
+    """In Gymnasium training goes on from its last place with new episodes."""
+    env, point = us.make("CartPole-v1"), Point("env_steps", 64, 64, "a" * 16)
+    first, other = (us.Actor(Categorical.init(jax.random.key(i), 4, 2, (4,)), env.spec) for i in range(2))
+    found = []
+    for actor in (first, first, other):
+        with Evaluator(env, tmp_path, 2, 1).working({point.key: 0}) as evaluator:
+            evaluator.add(point, actor)
+            found.append(evaluator.returns(lambda *given: None)[point].tolist())
+    assert found[0] == found[1] != found[2]
+    assert len((tmp_path / "played.csv").read_text().splitlines()) == 2
+    with Evaluator(env, tmp_path, 2, 1).working({point.key: 0}) as evaluator:
+        assert evaluator.returns(lambda *given: None)[point].tolist() == found[2]
 
 
 def command(monkeypatch, *words: str) -> int:

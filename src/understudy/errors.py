@@ -121,7 +121,7 @@ def check_switches(record: Any) -> None:
     """Refuse what is neither true nor false in a field that is one of the two: "no" would pass for true."""
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
-        if field.type is bool and not isinstance(value, bool):
+        if field.type in (bool, "bool") and not isinstance(value, bool):
             raise SettingError(f"{field.name} is {value!r}: True or False is needed")
 
 

@@ -138,7 +138,10 @@ def adjusted(part: Part, given: Part | Mapping[str, Any]) -> Part:
 
 
 def adjustable(default: Part) -> Callable[[Part | Mapping[str, Any]], Part]:
-    """The converter of a part's field, so that `sac={"lr": 1e-3}` is the algorithm's own SAC with another rate."""
+    """The converter of a part's field, so that `sac={"lr": 1e-3}` is the algorithm's own SAC with another rate.
+
+    Its own by default: a converter knows neither the preset, of which `preset` takes care, nor what `replace` replaces.
+    """
     return lambda given: adjusted(default, given)
 
 

@@ -18,7 +18,6 @@ from understudy.studies.groups import Group, check_tasks, groups, load_demonstra
 from understudy.studies.report import table
 from understudy.studies.training import called, named
 
-STEPS = 300_000
 COLUMNS = [*figure_studies.IDENTITY, "expert_return", *FIELDS]
 """Of the file of episodes. What made them is said once, in the file of returns, by the same learner."""
 
@@ -49,7 +48,7 @@ def reproduce_ablation(
     lines, played = figure_studies.lines(path), figure_studies.lines(beside, COLUMNS)
     entries = ablation.learners() if learners is None else figure_studies.entries(learners)
     if entries:
-        steps = STEPS if options.steps is None else options.steps
+        steps = ablation.STEPS if options.steps is None else options.steps
         study = replace(options, steps=steps).study(f"reward-{task}", reward.TASKS[task], entries)
         shown, envs = load_demonstrations(study), check_tasks(study)
         planned = groups(study, shown)

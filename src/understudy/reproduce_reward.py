@@ -94,9 +94,10 @@ def reproduce_f_frequency(
     Args:
         task: The paper's task.
         work: Where cells are kept; shared with the figure of reward moments. Default: runs/reward-TASK.
-        out: The CSV file of returns; the figure goes beside it. Default: docs/results/f-frequency.csv.
+        out: The CSV file of returns; the figure goes beside it. Default: docs/results/f-frequency.csv, or on Ant
+            f-frequency-ant.csv.
     """
-    _reproduce("f-frequency", task, options, work, out)
+    _reproduce("f-frequency", task, options, work, out or f"docs/results/f-frequency{'-ant' * (task == 'ant')}.csv")
 
 
 def _reproduce(
@@ -115,8 +116,9 @@ def _reproduce(
     else:
         study = options.study(figure, env, entries or ())
         lines = figure_studies.measured(study, work or f"runs/reward-{task}", path, display.progress_bar)
+    lines = [line for line in lines if line["env"] == env]
     if not lines:
-        raise NeedsError(f"'{path}' has no returns to draw: name learners")
+        raise NeedsError(f"'{path}' has no returns to draw on {env}: name learners")
     found = reward.read(lines)
     pictures = reward.draw(env, found, path.with_suffix(".png"))
     _tell(env, found)

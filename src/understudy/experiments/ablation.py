@@ -12,6 +12,7 @@ from understudy.studies import Entry
 
 RELEASED = ("resets", "random_rounds", "restart_schedule", "timeouts_terminal")
 TRAJECTORIES = 20
+STEPS = 300_000
 
 
 def without(*names: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The stored results themselves, as Markdown tables: what made every CSV file of a folder, and what is missing."""
 
 from pathlib import Path
+from typing import Any
 
 from understudy.experiments import ablation, figure_studies, off_q, reward
 from understudy.experiments.comparison import TITLES, Rows, markdown, read
@@ -85,32 +86,49 @@ def missing_table(results: Path) -> str:
 
 def _unmeasured(results: Path, task: str, given: bool) -> list[tuple[list[str], list[str]]]:
     """Learners of a figure that its file lacks, with the option that the stored runs of their kind have."""
+    study = figure_studies.paper(f"reward-{task}")
     found = reward.read(figure_studies.lines(results / f"reward-{task}.csv"))
-    have = {(c.algorithm, c.preset, c.trajectories) for c in found if c.bundled != given and not c.settings}
+    have = _whole(found, given, study.protocol.steps)
     groups: dict[bool, list[str]] = {}
-    for entry in figure_studies.paper(f"reward-{task}").algorithms:
+    for entry in study.algorithms:
         for count in entry.trajectories or ():
-            if (entry.name, entry.preset, count) not in have:
+            if (entry.name, entry.preset, {}, count) not in have:
                 plain = (entry.name, entry.preset) == ("gail", "paper")
                 groups.setdefault(plain, []).append(f"{entry.name}:{entry.preset}@{count}")
     return [(learners, [] if plain else ["--lag 1"]) for plain, learners in groups.items()]
 
 
+def _whole(found: list[reward.Curve], given: bool, steps: int | None) -> list[tuple[str, str, dict[str, Any], int]]:
+    """The learners whose runs went to their end, on demonstrations that were given or on the bundled ones."""
+    return [
+        (c.algorithm, c.preset, c.settings, c.trajectories)
+        for c in found
+        if c.bundled != given and max(c.returns) >= (steps or 0)
+    ]
+
+
 def _unfinished(results: Path, figure: str, given: bool) -> tuple[int, int]:
     """Learners of a figure that its file does not have to the end of their runs, and how many there are."""
     study = figure_studies.paper(figure)
-    found = reward.read(figure_studies.lines(results / f"{figure}.csv"))
-    whole = [(c.preset, c.settings) for c in found if c.bundled != given and max(c.returns) == study.protocol.steps]
-    wanted = [(entry.preset, entry.settings) for entry in study.algorithms]
-    return sum(one not in whole for one in wanted), len(wanted)
+    task = study.tasks[0]
+    lines = [line for line in figure_studies.lines(results / f"{figure}.csv") if line["env"] == task.env]
+    have = _whole(reward.read(lines), given, study.protocol.steps)
+    wanted = [
+        (entry.name, entry.preset, entry.settings, count)
+        for entry in study.algorithms
+        for count in entry.trajectories or task.trajectories
+    ]
+    return sum(one not in have for one in wanted), len(wanted)
 
 
 def _unwatched(results: Path, task: str, env: str, source: str) -> list[list[str]]:
     """Learners of the ablation that its file lacks."""
     lines = [line for line in figure_studies.lines(results / "adril-ablation.csv") if line["env"] == env]
-    have = [(curve.preset, curve.settings) for curve in reward.read(lines) if not curve.bundled]
+    have = _whole(reward.read(lines), True, ablation.STEPS)
     wanted = ablation.learners()
-    lacking = [entry for entry in wanted if (entry.preset, entry.settings) not in have]
+    lacking = [
+        entry for entry in wanted if (entry.name, entry.preset, entry.settings, ablation.TRAJECTORIES) not in have
+    ]
     if not lacking:
         return []
     about = f"What AdRIL's stability rests on, {TITLES[task]}, {source}: {len(lacking)} of {len(wanted)} learners"

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import equinox as eqx
 import numpy as np
 
 from understudy.actor import Actor, load_policy
@@ -70,9 +71,15 @@ class Evaluator:
     def add(self, point: Point, actor: Actor) -> None:
         for done in [point for point, waiting in self._waiting.items() if waiting.done()]:
             self._keep(done, self._waiting.pop(done).result())
-        if point not in self._played and point not in self._waiting:
-            actor.save(self.path(point))
-            self._play(point, actor)
+        if point in self._played or point in self._waiting:
+            before = self.path(point)
+            if before.exists() and eqx.tree_equal(load_policy(before).policy, actor.policy):
+                return
+            # Training went on from before this time, in an environment that plays other episodes then.
+            if point in self._waiting:
+                self._waiting.pop(point).cancel()
+        actor.save(self.path(point))
+        self._play(point, actor)
 
     def path(self, point: Point) -> Path:
         return self.place / f"{point.kind}-{point.x}-{point.steps}-{point.key}.policy.npz"

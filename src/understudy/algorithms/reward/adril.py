@@ -13,15 +13,16 @@ by gradients. Algorithm 2:
 
 With a Gaussian kernel k over (s, a), where means are over steps,
 
-    −f(x) = E_{D_E} k(x_E, x) − E_{D_π} k(x_π, x)
+    −f(x) = (1 − ρ_E) E_{D_E} k(x_E, x) − (1 − ρ_π) E_{D_π} k(x_π, x)
 
-is the witness of the distance between both sides (the maximum mean discrepancy): a smooth function, which says of any
-step whether it is rather like the expert's or rather like what the learner has done so far, before the learner has
-taken it. By random features, k(x, y) ≈ φ(x) · φ(y) (`kernels`), it is one vector that all steps ever taken are in:
-−f(x) = w · φ(x) with w = E_{D_E} φ − E_{D_π} φ. That is the default (docs/stability.md); kernel="gaussian" is exact, on
-a sample of `points` steps of each side. Line 4 starts cool, α at 0.01 and not at 1, so that what entropy is worth at
-first, α H / (1 − γ), does not drown what f is worth, at most ‖f‖ / (1 − γ). A best response shifts as f does: what is
-handed over is a moving mean of the policies that played, π̄ ← π̄ + ν (π − π̄).
+with ρ the share of its time that a side spends in the absorbing state, is the witness of the distance between both
+sides (the maximum mean discrepancy): a smooth function, which says of any step whether it is rather like the expert's
+or rather like what the learner has done so far, before the learner has taken it. By random features, k(x, y) ≈ φ(x) ·
+φ(y) (`kernels`), it is one vector that all steps ever taken are in: −f(x) = w · φ(x) with w = (1 − ρ_E) E_{D_E} φ − (1
+− ρ_π) E_{D_π} φ. That is the default (docs/stability.md); kernel="gaussian" is exact, on a sample of `points` steps of
+each side. Line 4 starts cool, α at 0.01 and not at 1, so that what entropy is worth at first, α H / (1 − γ), does not
+drown what f is worth, at most ‖f‖ / (1 − γ). A best response shifts as f does: what is handed over is a moving mean of
+the policies that played, π̄ ← π̄ + ν (π − π̄).
 
 With the indicator kernel of the paper's runs, where no state is seen twice, −f is 1/N_E on a demonstrated step (N_E
 trajectories), −1/N_π on a step of an earlier round (N_π trajectories so far) and 0 on the steps of this round: labels,
@@ -36,10 +37,11 @@ and selection go by a Gaussian-kernel payoff on held-out demonstrations (`matchi
 is a constant. With Gaussian kernels means are over steps, not sums over a trajectory: f is T times smaller. The paper's
 runs have the indicator kernel, α = 1 at the start, and hand over the last policy; in its theory the policies' mean is
 over all rounds, and not of their weights. Absorbing states are ours, with a reward of 0 until the learner has played a
-round, and time limits are not taken for ends. The preset `paper` has the kernel, the start and the policy of the
-paper's runs, no absorbing states, and time limits for ends; and it does what the released runs did at the start of each
-round: it resets the environment, takes 100 random actions and restarts the learning rate's schedule. (There the steps
-of the round before also had reward 0, and the learning rate of a round's last turn was slightly below 0; here it is 0.)
+round where the kernel is Gaussian, and time limits are not taken for ends. The preset `paper` has the kernel, the start
+and the policy of the paper's runs, no absorbing states, and time limits for ends; and it does what the released runs
+did at the start of each round: it resets the environment, takes 100 random actions and restarts the learning rate's
+schedule. (There the steps of the round before also had reward 0, and the learning rate of a round's last turn was
+slightly below 0; here it is 0.)
 """
 
 from typing import Any, ClassVar, Literal
@@ -94,6 +96,9 @@ class AdRIL(RewardMatching):
     def __check_init__(self) -> None:
         check_choice(("indicator", "gaussian", "features"), kernel=self.kernel)
         check_whole(1, points=self.points)
+        if self.kernel != "indicator" and self.history is not None:
+            # f is of earlier rounds: where none is remembered, it would not know what became of them.
+            check_whole(2 * self.stepping.turns * self.stepping.rows, history=self.history)
 
     def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> Moments:  # line 3
         if self.kernel == "indicator":
@@ -115,7 +120,7 @@ class AdRIL(RewardMatching):
     def _by_features(self, state: RewardState, data: RoundData, sides: Sides) -> "ByFeatures":
         shown = state.kernel.features(state.kernel.points(data.demonstrations.steps))
         expert = jnp.where(data.demonstrations.mask[:, None], shown, 0).sum(0) / data.demonstrations.size
-        # Of all earlier steps, those that the history has let go of included.
+        # Of all earlier steps, those that the history has let go of included; how many of them rest is of those it has.
         learner = state.tally.before / jnp.maximum(data.round * self.stepping.turns * self.stepping.rows, 1)
         alive, they_live = (1 - side.absorbed_share for side in (sides.earlier, sides.expert))
         return ByFeatures(state.kernel, they_live * expert - alive * learner)

@@ -37,7 +37,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.algorithms.reward.moments import Moments, Side, Sides, counted
-from understudy.errors import check_kind, check_not_negative, check_positive, check_whole
+from understudy.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
 from understudy.frames import Frame
 from understudy.game import Algorithm, adjustable
 from understudy.kernels import GaussianKernel
@@ -167,6 +167,7 @@ class RewardMatching(Algorithm):
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> RewardState:
         frame = Frame.fit(spec, demonstrations, self.normalize_obs)
         kernel = GaussianKernel.fit(spec, demonstrations, FEATURES)
+        self._check_schedule(self._player(frame))
         player = self._player(frame).init(key, spec)
         steps = demonstrations.steps
         known = steps.known_next | steps.terminal | (steps.last & self.timeouts_terminal)
@@ -178,7 +179,7 @@ class RewardMatching(Algorithm):
             player,
             frame,
             kernel,
-            self.first(kernel, jax.random.fold_in(key, 1)),
+            self.first(kernel, jax.random.fold_in(key, 2)),  # 0 and 1 are those that a player splits off
             Tally(none, jnp.zeros(FEATURES)),
             jnp.argsort(~usable, stable=True).astype(jnp.int32),
             usable.sum().astype(jnp.int32),
@@ -253,6 +254,16 @@ class RewardMatching(Algorithm):
         share = 1 / jnp.clip(jnp.minimum(number, self.averaging * turns), 1)
         return optax.incremental_update(last, mean, share)
 
+    def _check_schedule(self, player: Any) -> None:
+        """Refuse a learning rate that is 0 throughout, as it is in the last turn of a schedule that falls to it."""
+        turns = self.stepping.turns * (1 if self.restart_schedule else self.rounds)
+        if player.schedule == "linear" and turns == 1:
+            raise SettingError(
+                f"round_steps is {self.round_steps}, one turn of {self.frequency}: the learning rate falls to 0 within "
+                f"{'each round' if self.restart_schedule else 'the only round'}, so nothing would be learned; give two "
+                "turns or more"
+            )
+
     def _player(self, frame: Frame) -> Any:
         return self.soft_q if frame.act_scale is None else self.sac
 
@@ -287,11 +298,21 @@ class RewardMatching(Algorithm):
         real = jnp.arange(steps.t.shape[0]) < data.history.size
         earlier = counted(steps, real & (steps.round < data.round), state.horizon)
         current = counted(steps, real & (steps.round == data.round), state.horizon)
-        expert = counted(shown.steps, shown.mask, state.horizon)
-        if shown.episodes is not None:  # some of their steps are kept aside
-            episodes = shown.episodes.astype(jnp.float32)
-            expert = Side(expert.steps, episodes, expert.absorbed / jnp.maximum(expert.episodes, 1) * episodes)
-        return Sides(expert, earlier, current)
+        return Sides(_expert_side(shown, data.held_out, state.horizon), earlier, current)
+
+
+def _expert_side(shown: Dataset, held_out: Dataset | None, horizon: Int[Array, ""]) -> Side:
+    """Of all steps that were demonstrated: an episode's end may be among those that are kept aside."""
+    steps, mask = shown.steps, shown.mask
+    if held_out is not None:
+        steps = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), steps, held_out.steps)
+        mask = jnp.concatenate([mask, held_out.mask])
+    side = counted(steps, mask, horizon)
+    if shown.episodes is None:
+        return side
+    episodes = shown.episodes.astype(jnp.float32)
+    share = episodes / jnp.maximum(side.episodes, 1)  # a half where nothing is kept aside, and all serves as both
+    return Side(side.steps * share, episodes, side.absorbed * share)
 
 
 def _payoff(state: RewardState, data: RoundData, ours: Float[Array, " D"], sides: Sides) -> Float[Array, ""]:
