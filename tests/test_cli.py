@@ -103,7 +103,7 @@ def test_the_taxonomy_and_the_environments_are_listed(understudy):
     status, out, _ = understudy("--help")
     assert status == 0
     for command in cli.COMMANDS:
-        assert command in out
+        assert f"  {command}  " in out
     assert understudy("--version")[1] == f"understudy {us.__version__}\n"
     assert "--lr" in understudy("train", "bc", "--help")[1]
 
@@ -126,6 +126,7 @@ def test_the_taxonomy_and_the_environments_are_listed(understudy):
         ("demos collect Hopper --out x.npz", "unknown environment 'Hopper'"),
         ("demos collect Acrobot-v1 --out x.npz", "has no scripted expert and none is bundled"),
         ("demos collect Forest --expert no_such:thing --out x.npz", "cannot be imported"),
+        ("demos collect Forest --expert scriptd --out x.npz", "unknown expert 'scriptd': did you mean 'scripted'?"),
         ("demos colect Forest --out x.npz", "did you mean 'demos collect'?"),
         ("train bc --demos Pendulum --hidden -3", "hidden[0] is -3: a whole number of at least 1 is needed"),
         ("train bc --demos Pendulum --out /dev/null/run", "cannot be written: '/dev/null' is a file"),

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind_from_stats
 
 import understudy as us
 from study_cells import CHEETAH, cell, counts, figure
@@ -146,6 +147,18 @@ def test_the_summary_names_who_is_nearest_to_the_expert_and_who_follows():
     assert "where the expert returns 2,154" in told
     assert "SQIL from 5 trajectories follows" in told
     assert "p < 0.001" in told
+
+
+def test_who_follows_is_told_apart_by_chance_either_way():
+    """Which of the two is the best was seen first."""
+    cells = [cell(name, seed, best=level) for name, level in (("adril", 1000.0), ("gail", 990.0)) for seed in range(5)]
+    (task,) = gather(cells)
+    told = re.search(r"p = ([\d.]+)", sentence(task))
+    ours, theirs = (line.best_known for line in task.lines)
+    expected = ttest_ind_from_stats(
+        ours.mean, ours.std, ours.size, theirs.mean, theirs.std, theirs.size, equal_var=False
+    ).pvalue
+    assert float(told[1]) == pytest.approx(expected, abs=0.006)
 
 
 @pytest.mark.parametrize(

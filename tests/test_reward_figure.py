@@ -131,6 +131,18 @@ def test_the_figure_is_drawn_from_the_stored_returns(tmp_path, monkeypatch, caps
     assert next(iter(csv.reader(out.open(encoding="utf-8")))) == table.COLUMNS
 
 
+def test_curves_that_a_setting_tells_apart_all_show_it():
+    def curve(**settings):
+        return reward.Curve("adril", "paper", 20, settings, "bundled", {})
+
+    found = [curve(), curve(round_steps=2500), curve(sac={"lr": 1e-3})]
+    first, second, third = reward.told_apart(found)
+    assert first == "adril (paper), round_steps=1250, 20 trajectories"
+    assert second == "adril (paper), round_steps=2500, 20 trajectories"
+    assert third == "adril (paper), round_steps=1250, sac={'lr': 0.001}, 20 trajectories"
+    assert reward.told_apart(found[:1]) == ["adril (paper), 20 trajectories"]
+
+
 @pytest.mark.parametrize(
     ("words", "place"),
     [

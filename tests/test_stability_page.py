@@ -110,7 +110,7 @@ def test_what_the_default_reaches(task, count, name):
         everywhere = [value for x, means in found.returns.items() for value in means if x >= 75_000]
         assert min(everywhere) >= 2179.5
     else:
-        assert f"below {round(min(late))} after 150,000" in PROSE
+        assert f"below {int(min(late))} after 150,000" in PROSE
 
 
 SHOWN = (25_000, 50_000, 100_000, 200_000, 300_000)

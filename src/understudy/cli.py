@@ -149,7 +149,8 @@ def _preset(words: list[str]) -> tuple[list[str], str]:
 
 def _help(prefix: str = "") -> None:
     print("usage: understudy COMMAND [options]\n\nImitation learning by moment matching.\n")
+    width = max(map(len, COMMANDS)) + 2
     for name, (about, _) in COMMANDS.items():
         if name.startswith(prefix):
-            print(f"  {name:<20}{about}")
+            print(f"  {name:<{width}}{about}")
     print("\n`understudy COMMAND --help` shows its options.")

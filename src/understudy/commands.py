@@ -111,7 +111,10 @@ PLAYED = {"return": "last round's return", "queries": "queries"}
 def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> int:
     """Learn policies and keep them. `words` are those of the command, which are kept while it trains."""
     if options.demos is None and options.env is None:
-        raise NeedsError(f"nothing to learn from: pass --demos, a file or one of {', '.join(bundled())}")
+        raise NeedsError(
+            "nothing to learn from: pass --demos and a file, or --env and a task that has demonstrations of its own, "
+            f"one of {', '.join(bundled())}"
+        )
     out = str(Path(options.out or f"runs/{algorithm.card.name}"))
     checkpoint = f"{out}{CHECKPOINT}"
     goes_on = Path(checkpoint).exists()

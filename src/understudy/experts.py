@@ -22,7 +22,7 @@ from understudy.arrays import Array
 from understudy.bundled_experts import bundled_experts, load_expert
 from understudy.envs import Environment, HostEnvironment
 from understudy.envs.values import MonteCarlo, Values
-from understudy.errors import NeedsError, SpecError, check_whole
+from understudy.errors import NeedsError, SpecError, check_whole, unknown
 from understudy.policies import Policy
 from understudy.types import Discrete, Spec
 from understudy.weights import holds_weights, policy_from_weights
@@ -132,6 +132,11 @@ def as_expert(given: Any, env: Environment | HostEnvironment) -> Expert:
             given = load_expert(env.name)
         elif given in bundled_experts():
             given = load_expert(given)
+        elif given.isidentifier():
+            known = ["scripted", "bundled", *bundled_experts()]
+            raise unknown(
+                "expert", given, known, "Or give a saved policy's file, a run's directory, or 'module:function'."
+            )
     if isinstance(given, str) and ":" in given and not Path(given).exists():
         module, _, name = given.partition(":")
         try:

@@ -127,18 +127,19 @@ def _reproduce(
 
 def _tell(env: str, found: list[reward.Curve]) -> None:
     """The table by steps, ours and published, and how each ends."""
-    columns = [x for x in SHOWN if any(x in curve.returns for curve in found)]
+    evaluated = sorted({x for curve in found for x in curve.returns})
+    columns = [x for x in SHOWN if x in evaluated] or evaluated[-len(SHOWN) :]
     rows: list[list[object]] = []
-    for curve in found:
+    for curve, name in zip(found, reward.told_apart(found), strict=True):
         shown = "bundled" if curve.bundled else ""
-        rows.append([curve.name, shown or "ours", *(with_error(curve.samples.get(x)) for x in columns)])
+        rows.append([name, shown or "ours", *(with_error(curve.samples.get(x)) for x in columns)])
         if curve.papers:
             theirs = published.reward(env, curve.published)
             rows.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
     experts = sorted({round(curve.expert) for curve in found if curve.expert is not None})
     known = f" (the expert: {' or '.join(map(str, experts))})" if experts else ""
     title = f"{env}{known}: return, mean ± standard error over seeds, by environment steps"
-    display.show(("learner", "", *(f">{x // 1000}k" for x in columns)), rows, title)
+    display.show(("learner", "", *(f">{x / 1000:g}k" for x in columns)), rows, title)
     print()
     for curve in found:
         chosen = f"; chosen by its payoff {with_error(curve.handed_over)}" if curve.handed_over is not None else ""

@@ -8,6 +8,7 @@ that learns while it plays has several turns in a round: all of them in one prog
 call for each where the environment is on the host (`Stepped`). `lanes` has the programs.
 """
 
+import os
 import signal
 import threading
 import time
@@ -295,6 +296,8 @@ def _interruptible() -> Iterator[threading.Event]:
         if event.is_set():
             raise KeyboardInterrupt
         event.set()
+        if os.isatty(2):  # not by print: what is interrupted may be printing
+            os.write(2, b"\nEnding after this round. Ctrl-C again ends at once.\n")
 
     previous = signal.signal(signal.SIGINT, handle)
     try:

@@ -82,7 +82,10 @@ def measured(study: Study, directory: str | os.PathLike[str], path: Path, progre
     before = lines(path)  # a file of something else is refused before anything is trained
     outcome = run(study, directory, jobs=1, progress=progress)
     if outcome.failed:
-        raise RunError("; ".join(f"{name}: {why}" for name, why in outcome.failed.items()))
+        reasons: dict[str, list[str]] = {}
+        for name, why in outcome.failed.items():
+            reasons.setdefault(str(why), []).append(name)
+        raise RunError("; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items()))
     return stored(study.groups(), Store(directory), path, before)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from understudy import figures
+from understudy.algorithms import find
 from understudy.experiments import published
 from understudy.experiments.off_q import TASKS
 from understudy.game import DEFAULT
@@ -88,6 +89,18 @@ def named(algorithm: str, preset: str, settings: Mapping[str, Any], trajectories
     return f"{algorithm}{shown}{changed}, {trajectories} trajectories"
 
 
+def told_apart(found: Sequence[Curve]) -> list[str]:
+    """The curves' names, with the value that is the preset's own where others of it have another one."""
+    names = []
+    for curve in found:
+        alike = [other for other in found if (other.algorithm, other.preset) == (curve.algorithm, curve.preset)]
+        own = find(curve.algorithm).preset(curve.preset)
+        plain = {name for other in alike for name, value in other.settings.items() if not isinstance(value, dict)}
+        settings = {**{name: getattr(own, name) for name in sorted(plain)}, **curve.settings}
+        names.append(named(curve.algorithm, curve.preset, settings, curve.trajectories))
+    return names
+
+
 def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
     """A curve for each learner, in the order they stand in the lines."""
     found: dict[tuple[str, ...], dict[int, list[float]]] = {}
@@ -132,9 +145,9 @@ def draw(env: str, found: Sequence[Curve], path: Path) -> list[Path]:
 
 def _picture(env: str, found: Sequence[Curve], path: Path) -> None:
     picture, (axis,) = figures.figure(1, width=7.6, height=5.2)
-    for index, curve in enumerate(found):
+    for index, (curve, name) in enumerate(zip(found, told_apart(found), strict=True)):
         color = figures.LINES[index % len(figures.LINES)]
-        _band(axis, curve.samples, color, curve.name, "-")
+        _band(axis, curve.samples, color, name, "-")
         if curve.papers:
             _band(axis, published.reward(env, curve.published), color, f"{curve.published}, published", ":")
     expert = next((curve.expert for curve in found if curve.expert is not None), None)

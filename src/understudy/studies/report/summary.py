@@ -2,11 +2,11 @@
 
 import math
 
-from understudy.statistics import Sample, interval, less
+from understudy.statistics import Sample, apart, interval
 from understudy.studies.report.lines import Line, Task, number
 
 LEVEL = 0.05
-"""Below this chance (Welch's t, one-sided), two algorithms are told apart."""
+"""Below this chance (Welch's t, two-sided), two algorithms are told apart."""
 
 
 def sentence(task: Task) -> str:
@@ -49,7 +49,7 @@ def _verdict(best: Line, rivals: int) -> str:
 def _next(best: Line, second: Line) -> str:
     ours, theirs = _sample(best), _sample(second)
     behind = f"{second.spoken} follows with {number(theirs.mean)}"
-    chance = less(theirs, ours)
+    chance = apart([ours], [theirs])  # either way: which is the best was seen first
     if not math.isfinite(chance):
         return f"{behind}; from single seeds the two cannot be told apart."
     if chance < LEVEL:
