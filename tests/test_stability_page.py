@@ -249,11 +249,30 @@ def test_the_tasks_that_nothing_was_chosen_on():
         off.append(f"{np.abs(np.array(means) - 15.987).mean():.1f}")
     assert f"are {off[0]} steps off the expert's length with the last policy, {off[1]} with a mean of 2" in PROSE
     assert f"and {off[2]} with one of 5" in PROSE
-    swung = read("adril-pendulum")
-    *most, last = map(with_error, by_steps(swung).values())
+    *most, last = map(with_error, by_steps(read("adril-pendulum-median")).values())
     assert f"{', '.join(most)} and {last} after 2,560" in PROSE
-    handed = [float(row["mean_return"]) for row in swung if row["x_kind"] == "handed_over"]
-    assert f"What is handed over returns {with_error(Sample.of(np.array(handed)))}." in PROSE
+
+
+def test_pendulum_is_its_file():
+    found = {}
+    for name, preset, settings in (
+        ("the default", "default", {}),
+        ("the last policy", "default", {"averaging": 0.0}),
+        ("labels", "default", {"kernel": "indicator"}),
+        ("the released recipe", "paper", {}),
+    ):
+        own = [
+            row for row in read("adril-pendulum") if (row["preset"], json.loads(row["settings"])) == (preset, settings)
+        ]
+        samples = by_steps(own)
+        assert {sample.size for sample in samples.values()} == {5}
+        late = [float(row["mean_return"]) for row in own if row["x_kind"] == "env_steps" and int(row["x"]) >= 5120]
+        handed = Sample.of(np.array([float(row["mean_return"]) for row in own if row["x_kind"] == "handed_over"]))
+        cells = [with_error(samples[x]) for x in (2560, 5120, 7680, 10_240, 12_800, 15_360, 20_480, 25_600)]
+        assert f"| {name} | {' | '.join(cells)} | {min(late):.0f} | {with_error(handed)} |" in PAGE
+        found[name] = samples
+    assert all(abs(sample.mean + 145) < 45 for x, sample in found["the default"].items() if x >= 5120)
+    assert found["labels"][25_600].mean < 3 * found["labels"][5120].mean
 
 
 def test_the_first_look_at_stability_is_its_file():
