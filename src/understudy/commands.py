@@ -1,6 +1,7 @@
 """What each command does, over the same functions as the library; `cli` finds the command and its arguments."""
 
 import dataclasses
+import math
 import os
 import shlex
 import sys
@@ -163,7 +164,7 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
     rows = [
         (run.episodes, run.seed, *numbers, f"{run.payoff:.3g}", run.status, mark)
         for i, run in enumerate(result.runs)
-        for numbers in ([f"{_last(result.history[name][i]):.4g}" for name in shown],)
+        for numbers in ([_number(name, _last(result.history[name][i])) for name in shown],)
         for mark in ("selected" if i == result.selected else "",)
     ]
     headers = (">episodes", ">seed", *(f">{words}" for words in shown.values()), ">held-out payoff", "status", "")
@@ -173,6 +174,10 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
         return 130
     print(f"\nKept in {out}. How far from the expert? understudy evaluate {out}")
     return 0
+
+
+def _number(name: str, value: float) -> str:
+    return "none ended" if name == "return" and not math.isfinite(value) else f"{value:.4g}"
 
 
 @contextmanager
