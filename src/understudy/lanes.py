@@ -21,8 +21,6 @@ from understudy.stepping import Chunk, Stepping, Surroundings, finished, history
 from understudy.types import Dataset, Info, RoundData, Spec, State
 
 Leaves = TypeVar("Leaves")
-COLLECTING = 2**31 - 1
-"""Folded into a round's key for what is played: beyond the keys that an algorithm splits off the same one."""
 
 
 class Outcome(NamedTuple):
@@ -236,7 +234,7 @@ def _round(
     ) -> tuple[State, Bool[Array, ""], Outcome]:
         key = jax.random.fold_in(key, index)
         if fused is not None:
-            given = fused.collect(algorithm, state, index, asked, jax.random.fold_in(key, COLLECTING))
+            given = fused.collect(algorithm, state, index, asked, jax.random.fold_in(key, 0))
         new, info = algorithm.update(state, round_data(data, given), key)
         state, finite = _guarded(state, new, info, active)
         queries, metrics = jnp.zeros((), jnp.int32), info.metrics
