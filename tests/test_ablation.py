@@ -212,7 +212,7 @@ def test_the_command_writes_returns_and_episodes_and_tells_both(tmp_path, monkey
             cli.main()
         return stopped.value.code or 0
 
-    assert run("--learners", "adril@2,round_steps=64,frequency=64") == 0
+    assert run("--learners", "adril@2,round_steps=64,frequency=32") == 0
     told = capsys.readouterr().out
     assert "a-episodes.csv" in told
     assert "by step 50" in told
@@ -229,13 +229,13 @@ def test_the_command_writes_returns_and_episodes_and_tells_both(tmp_path, monkey
     # The same once more: what is finished is not trained again.
     monkeypatch.setattr(failures, "imitate", None)
     before = Path("a.csv").read_text(), Path("a-episodes.csv").read_text()
-    assert run("--learners", "adril@2,round_steps=64,frequency=64") == 0
+    assert run("--learners", "adril@2,round_steps=64,frequency=32") == 0
     assert Path("a.csv").read_text() == before[0]
     assert len(Path("a-episodes.csv").read_text()) == len(before[1])
     capsys.readouterr()
     # Who cannot be judged is refused before anybody is trained, and nothing is written of others.
     for other in ("bc@2", "gail:paper@2"):
-        assert run("--learners", "adril@2,round_steps=32", other) != 0
+        assert run("--learners", "adril@2,round_steps=64,frequency=16", other) != 0
         assert f"learner '{other}' does not" in capsys.readouterr().err
     # Nothing named: what the files have.
     assert run("--learners") == 0
