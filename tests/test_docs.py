@@ -218,6 +218,8 @@ def test_the_lengths_on_cartpole_are_what_was_measured():
         cells = [f"{late.mean:.1f} ± {late.standard_error:.1f}", f"{means.max():.1f}"]
         cells.append(f"{handed.mean:.1f} ± {handed.standard_error:.1f}")
         assert f"| {name} | {after} | {' | '.join(cells)} |" in page
+        if name == "sqil":
+            assert cells[0] in (ROOT / "docs/sqil.md").read_text(encoding="utf-8")
         off[name, chosen["absorbing"]] = f"{np.abs(means[-10:] - float(expert['mean_return'])).mean():.1f}"
     prose = " ".join(page.split())
     assert f"are {off['adril, labels', True]} steps off the expert on average with absorbing" in prose
