@@ -11,8 +11,8 @@ import pytest
 
 import understudy as us
 from understudy.algorithms.reward.adril import PAPER, ByFeatures, ByPoints
-from understudy.algorithms.reward.matching import Tally, _added, _expert_side
-from understudy.algorithms.reward.moments import Labels, Side, Sides, counted
+from understudy.algorithms.reward.matching import Tally, _added
+from understudy.algorithms.reward.moments import Labels, Side, Sides, counted, expert_side
 from understudy.errors import SettingError, UnknownNameError
 from understudy.kernels import GaussianKernel
 from understudy.rl import SAC, SoftQ
@@ -160,7 +160,7 @@ def test_how_long_the_expert_rests_does_not_depend_on_what_is_kept_aside(holdout
     )
     kept, aside = (part.of(0) for part in shown.split([11], holdout))
     assert int(kept.steps.last.sum()) == 11 or holdout > 0
-    found = _expert_side(kept, aside, jnp.asarray(20))
+    found = expert_side(kept, aside, jnp.asarray(20))
     np.testing.assert_allclose(found, (lengths.sum(), 11, (20 - lengths).sum()), rtol=1e-6)
 
 

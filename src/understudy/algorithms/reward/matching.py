@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from understudy.algorithms.reward.moments import Moments, Side, Sides, counted
+from understudy.algorithms.reward.moments import Moments, Sides, counted, expert_side
 from understudy.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
 from understudy.frames import Frame
 from understudy.game import Algorithm, adjustable
@@ -298,21 +298,7 @@ class RewardMatching(Algorithm):
         real = jnp.arange(steps.t.shape[0]) < data.history.size
         earlier = counted(steps, real & (steps.round < data.round), state.horizon)
         current = counted(steps, real & (steps.round == data.round), state.horizon)
-        return Sides(_expert_side(shown, data.held_out, state.horizon), earlier, current)
-
-
-def _expert_side(shown: Dataset, held_out: Dataset | None, horizon: Int[Array, ""]) -> Side:
-    """Of all steps that were demonstrated: an episode's end may be among those that are kept aside."""
-    steps, mask = shown.steps, shown.mask
-    if held_out is not None:
-        steps = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), steps, held_out.steps)
-        mask = jnp.concatenate([mask, held_out.mask])
-    side = counted(steps, mask, horizon)
-    if shown.episodes is None:
-        return side
-    episodes = shown.episodes.astype(jnp.float32)
-    share = episodes / jnp.maximum(side.episodes, 1)  # a half where nothing is kept aside, and all serves as both
-    return Side(side.steps * share, episodes, side.absorbed * share)
+        return Sides(expert_side(shown, data.held_out, state.horizon), earlier, current)
 
 
 def _payoff(state: RewardState, data: RoundData, ours: Float[Array, " D"], sides: Sides) -> Float[Array, ""]:

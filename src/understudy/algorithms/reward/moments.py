@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from understudy.types import Transition
+from understudy.types import Dataset, Transition
 
 
 class Side(NamedTuple):
@@ -88,3 +88,17 @@ def counted(steps: Transition, chosen: Array, horizon: Int[Array, ""]) -> Side:
     count = chosen.sum().astype(jnp.float32)
     episodes = jnp.where(ended.any(), ended.sum(), count / horizon)
     return Side(count, episodes, left.sum().astype(jnp.float32))
+
+
+def expert_side(shown: Dataset, held_out: Dataset | None, horizon: Int[Array, ""]) -> Side:
+    """Of all steps that were demonstrated: an episode's end may be among those that are kept aside."""
+    steps, mask = shown.steps, shown.mask
+    if held_out is not None:
+        steps = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), steps, held_out.steps)
+        mask = jnp.concatenate([mask, held_out.mask])
+    side = counted(steps, mask, horizon)
+    if shown.episodes is None:
+        return side
+    episodes = shown.episodes.astype(jnp.float32)
+    share = episodes / jnp.maximum(side.episodes, 1)  # a half where nothing is kept aside, and all serves as both
+    return Side(side.steps * share, episodes, side.absorbed * share)
