@@ -1,6 +1,7 @@
 """Players by themselves, on the environment's own reward: through the loop that imitations take."""
 
 import signal
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 import understudy as us
 from understudy.errors import RunError, SettingError, SpecError
 from understudy.frames import Frame
+from understudy.gaussians import StateDependent
 from understudy.policies import Framed
 from understudy.rl.base import RLPlayer
 from understudy.rl.learn import OwnReward, OwnState
@@ -40,6 +42,20 @@ def test_seeds_by_environments_train_together_and_a_seed_has_a_number_for_each_r
     assert played.returns.shape == (2, 3)
     assert (played.returns < 0).all()
     assert swings.config["player"]["class"] == "SAC"
+
+
+@pytest.mark.parametrize("env", ["Pendulum", "Pendulum-v1"])
+def test_state_dependent_noise_explores_in_either_kind_of_environment(env):
+    player = replace(SAC, sde=True, sde_steps=8)
+    first, again = (us.rl.learn(player, env, seeds=[3, 1], workers=0, **SMALL) for _ in range(2))
+    assert first.statuses == ["finished", "finished"]
+    for actor, same in zip(first.policies, again.policies, strict=True):
+        policy = actor.policy.policy
+        assert isinstance(policy, StateDependent)
+        assert policy.hold == 8
+        assert (policy.log_std != player.sde_log_std).any()  # it is learned
+        np.testing.assert_array_equal(actor(OBS), same(OBS))
+    assert (first.policies[0](OBS) != first.policies[1](OBS)).any()
 
 
 def test_a_seeds_policy_is_the_same_in_another_order_and_seeds_differ(swings):

@@ -5,12 +5,17 @@ import json
 import re
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
+import understudy as us
+from understudy.algorithms.reward.moments import Side, counted, expert_side
 from understudy.experiments import figure_studies, reward
 from understudy.experiments.episodes import episode
 from understudy.experiments.failure_summary import summed_up
+from understudy.front_door import HOLDOUT
 from understudy.reproduce import with_error
 from understudy.reproduce_ablation import COLUMNS
 from understudy.statistics import Sample
@@ -273,6 +278,22 @@ def test_pendulum_is_its_file():
         found[name] = samples
     assert all(abs(sample.mean + 145) < 45 for x, sample in found["the default"].items() if x >= 5120)
     assert found["labels"][25_600].mean < 3 * found["labels"][5120].mean
+
+
+def test_what_the_page_says_of_the_bundled_demonstrations():
+    swings = us.load("Pendulum", episodes=20)
+    obs = swings.observations.astype(float)
+    points = np.concatenate([(obs - obs.mean(0)) / (obs.std(0) + 1e-3), swings.actions / 2], axis=1)
+    apart = pdist(points)
+    apart = apart[apart > 0]
+    median, spread = np.median(apart), np.sqrt(np.mean(apart**2))
+    assert f"has a median of {median:.2f} where the steps spread over {spread:.1f}" in PROSE
+    landings = us.load("LunarLander-v3")
+    kept, aside = (part.of(0) for part in landings.split([20], HOLDOUT))
+    horizon = jnp.asarray(landings.spec.horizon)
+    seen, whole = counted(kept.steps, kept.mask, horizon), expert_side(kept, aside, horizon)
+    before = Side(seen.steps, 20.0, seen.absorbed / seen.episodes * 20)
+    assert f"and ending paid {before.absorbed_share - whole.absorbed_share:.3f} a step." in PROSE
 
 
 def test_the_first_look_at_stability_is_its_file():

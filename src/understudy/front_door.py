@@ -56,12 +56,12 @@ def imitate(
     checked against the demonstrations. Ctrl-C ends training at the end of a round and returns what there is, with
     `result.interrupted` set. `checkpoint` names a file that keeps the place now and then: the same call goes on from
     it, after an interruption or a crash: to the same policies where nothing is played or in a JAX environment, in
-    Gymnasium with new episodes. Remove it once the result is saved. `visit` may look at
-    the learners' states after each round (`run.Visit`). `policy_obs` names the numbers of the observation that the
-    policy sees, by index, where it must do without the others; critics still see all of it. `workers` is how many
-    processes step a Gymnasium environment for an algorithm that learns while it plays (0: this one; default: as many as
-    pay); the policies are the same however many there are. `logs` names a directory where each round is written down as
-    it ends, as CSV and, if asked for, for TensorBoard and Weights & Biases: `Logs("runs/advil.logs", ["tensorboard"])`.
+    Gymnasium with new episodes. Remove it once the result is saved. `visit` may look at the learners' states after each
+    round (`run.Visit`). `policy_obs` names the numbers of the observation that the policy sees, by index, where it must
+    do without the others; critics still see all of it. `workers` is how many processes step a Gymnasium environment for
+    an algorithm that learns while it plays (0: this one; default: as many as pay); the policies are the same however
+    many there are. `logs` names a directory where each round is written down as it ends, as CSV and, if asked for, for
+    TensorBoard and Weights & Biases: `Logs("runs/advil.logs", ["tensorboard"])`.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     logs = Logs(logs) if isinstance(logs, str | os.PathLike) else logs

@@ -9,6 +9,9 @@ policy's features φ(s), its last hidden layer,
 so that for a while a state meets the same noise whenever it is visited, and near states meet nearly the same. Over ξ
 the action of one state is as Gaussian as before, with σ_j(s)² = Σ_i φ_i(s)² σ_ij²: what SAC learns from, where every
 state has a ξ of its own, is that. μ is kept within ± `clip`, as in Stable-Baselines3.
+
+Deviations: there ξ is drawn anew with every rollout, wherever its episodes are, and a gradient step takes one for all
+states of its minibatch.
 """
 
 import math

@@ -17,6 +17,8 @@ line 3; line 3 takes the critics that line 2 has moved.
 Reference: Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (2018), with the defaults of Table 10 of the
 paper, in the order and with the initialisation of Stable-Baselines3.
 
+With `sde`, what is played has noise that depends on the state and stays a while, and σ(s) its width (`gaussians`).
+
 Deviations: line 4 descends by log α, as implementations do, which keeps α positive. A time limit is not an end: c is 1
 there.
 """

@@ -17,12 +17,15 @@ With a Gaussian kernel k over (s, a), where means are over steps,
 
 with ρ the share of its time that a side spends in the absorbing state, is the witness of the distance between both
 sides (the maximum mean discrepancy): a smooth function, which says of any step whether it is rather like the expert's
-or rather like what the learner has done so far, before the learner has taken it. By random features, k(x, y) ≈ φ(x) ·
-φ(y) (`kernels`), it is one vector that all steps ever taken are in: −f(x) = w · φ(x) with w = (1 − ρ_E) E_{D_E} φ − (1
-− ρ_π) E_{D_π} φ. That is the default (docs/stability.md); kernel="gaussian" is exact, on a sample of `points` steps of
-each side. Line 4 starts cool, α at 0.01 and not at 1, so that what entropy is worth at first, α H / (1 − γ), does not
-drown what f is worth, at most ‖f‖ / (1 − γ). A best response shifts as f does: what is handed over is a moving mean of
-the policies that played, π̄ ← π̄ + ν (π − π̄).
+or rather like what the learner has done so far, before the learner has taken it. By random features, where k(x, y) is
+about φ(x) · φ(y) (`kernels`), it is one vector that all steps ever taken are in:
+
+    −f(x) = w · φ(x),        w = (1 − ρ_E) E_{D_E} φ − (1 − ρ_π) E_{D_π} φ
+
+That is the default (docs/stability.md); kernel="gaussian" is exact, on a sample of `points` steps of each side. Line 4
+starts cool, α at 0.01 and not at 1, so that what entropy is worth at first, α H / (1 − γ), does not drown what f is
+worth, at most ‖f‖ / (1 − γ). A best response shifts as f does: what is handed over is a moving mean of the policies
+that played, π̄ ← π̄ + ν (π − π̄).
 
 With the indicator kernel of the paper's runs, where no state is seen twice, −f is 1/N_E on a demonstrated step (N_E
 trajectories), −1/N_π on a step of an earlier round (N_π trajectories so far) and 0 on the steps of this round: labels,
