@@ -56,7 +56,8 @@ def test_the_four_are_there_together_alone_left_out_and_not_at_all():
     of_paper = [tuple(getattr(a, name) for name in ablation.RELEASED) for preset, a in made if preset == "paper"]
     one, all_but_one = np.eye(4, dtype=bool), ~np.eye(4, dtype=bool)
     wanted = {(True,) * 4, (False,) * 4, *map(tuple, one.tolist()), *map(tuple, all_but_one.tolist())}
-    assert len(of_paper) == 10
+    wanted.add((True, True, False, False))  # the two that carry the most
+    assert len(of_paper) == 11
     assert set(of_paper) == wanted
     assert {a.kernel for preset, a in made if preset == "paper"} == {"indicator"}
 
@@ -74,6 +75,42 @@ def test_the_default_is_there_whole_and_without_each_of_its_parts():
         ("features", 0.01, 5.0, True, True),
     ]
     assert {entry.trajectories for entry in ablation.learners()} == {(20,)}
+
+
+def _curve(preset, settings, at=100.0, demonstrations="shown.npz"):
+    return reward.Curve(
+        "adril", preset, 20, settings, demonstrations, {x: np.full(5, at) for x in (50, 400_000)}, 120.0
+    )
+
+
+def test_the_figure_has_a_row_for_each_task_and_a_colour_for_each_thing(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(reward, "band", lambda axis, samples, color, name: drawn.append((axis, samples, color, name)))
+    found = [
+        _curve("default", {}),
+        _curve("default", {"averaging": 0.0}),
+        _curve("default", {"averaging": 3.0}),  # nobody of the comparison
+        _curve("default", {}, demonstrations="bundled"),
+        _curve("paper", {}),
+        _curve("paper", ablation.without("random_rounds")),
+        _curve("paper", ablation.without("resets", "restart_schedule", "timeouts_terminal")),
+    ]
+    assert ablation.draw({"halfcheetah": found, "ant": found[:2]}, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    titles = [axis.get_title() for axis, *_ in drawn]
+    assert [(title.partition(":")[0], name) for title, (*_, name) in zip(titles, drawn, strict=True)] == [
+        *(("HalfCheetah", name) for name in ("whole", "the last policy", "all four", "random actions")),
+        *(("HalfCheetah", name) for name in ("all four", "without random actions")),
+        *(("Ant", name) for name in ("whole", "the last policy")),
+    ]
+    colors = {name: color for *_, color, name in drawn}
+    assert colors["random actions"] == colors["without random actions"] != colors["all four"]
+    assert {x for _, samples, *_ in drawn for x in samples} == {50}  # to where all can be compared
+
+
+def test_there_is_no_figure_of_nobody(tmp_path):
+    assert not ablation.draw({"ant": [_curve("default", {"averaging": 3.0})], "halfcheetah": []}, tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------------------------------- failures
@@ -215,6 +252,8 @@ def test_the_command_writes_returns_and_episodes_and_tells_both(tmp_path, monkey
     assert run("--learners", "adril@2,round_steps=64,frequency=32") == 0
     told = capsys.readouterr().out
     assert "a-episodes.csv" in told
+    assert "0.064k" in told  # until when
+    assert not Path("a.png").exists()  # nobody of the comparison is there
     assert "by step 50" in told
     with Path("a.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))

@@ -33,13 +33,13 @@ def reproduce_ablation(
 
     Args:
         task: The paper's task.
-        learners: Others than the seventeen of the table: each an algorithm, with a preset, trajectories and settings
+        learners: Others than the eighteen of the table: each an algorithm, with a preset, trajectories and settings
             that differ, as in adril@20,absorbing=False. The option with no name after it: tell what the files have.
             Lines of others stay.
         work: Where training keeps its place; the same command goes on from there, and learners that are finished are
             not trained again. Default: runs/ablation.
-        out: The CSV file of returns; that of episodes goes beside it, with -episodes in its name. Default:
-            docs/results/adril-ablation.csv.
+        out: The CSV file of returns; that of episodes goes beside it, with -episodes in its name, and so does the
+            figure. Default: docs/results/adril-ablation.csv.
     """
     path = Path(out or "docs/results/adril-ablation.csv")
     beside = path.with_stem(f"{path.stem}-episodes")
@@ -64,13 +64,14 @@ def reproduce_ablation(
                 continue
             lines = figure_studies.merged(lines, table.lines(records), path)
             played = figure_studies.merged(played, _episodes(group, found), beside, COLUMNS)
-    env = reward.TASKS[task]
-    lines, played = ([line for line in found if line["env"] == env] for found in (lines, played))
-    if not lines:
+    curves = {name: reward.read([line for line in lines if line["env"] == env]) for name, env in reward.TASKS.items()}
+    if not curves[task]:
         raise NeedsError(f"'{path}' has no returns of {task}: name learners")
-    _tell(lines)
-    _tell_failures(played)
-    print(f"\nThe returns: {path}. The episodes: {beside}")
+    picture = path.with_suffix(".png")
+    drawn = f" The figure: {picture}" if ablation.draw(curves, picture) else ""
+    _tell(curves[task])
+    _tell_failures([line for line in played if line["env"] == reward.TASKS[task]])
+    print(f"\nThe returns: {path}. The episodes: {beside}.{drawn}")
 
 
 def _episodes(group: Group, found: list[Episode]) -> list[dict[str, str]]:
@@ -83,15 +84,15 @@ def _written(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _tell(lines: list[dict[str, str]]) -> None:
+def _tell(curves: list[reward.Curve]) -> None:
     """How each learner ends."""
     rows: list[list[object]] = []
-    curves = reward.read(lines)
     several = len({curve.demonstrations for curve in curves}) > 1
     for curve in curves:
         name = f"{curve.name} ({curve.demonstrations})" if several else curve.name
-        rows.append([name, with_error(curve.last_five), f"{curve.lowest:.0f}", with_error(curve.handed_over)])
-    header = ("learner", ">mean of last five", ">lowest of last ten", ">chosen by payoff")
+        ends = [with_error(curve.last_five), f"{curve.lowest:.0f}", with_error(curve.handed_over)]
+        rows.append([name, f"{max(curve.returns) / 1000:g}k", *ends])
+    header = ("learner", ">until", ">mean of last five", ">lowest of last ten", ">chosen by payoff")
     display.show(header, rows, "Return, mean ± standard error over seeds")
 
 

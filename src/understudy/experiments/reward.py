@@ -147,9 +147,9 @@ def _picture(env: str, found: Sequence[Curve], path: Path) -> None:
     picture, (axis,) = figures.figure(1, width=7.6, height=5.2)
     for index, (curve, name) in enumerate(zip(found, told_apart(found), strict=True)):
         color = figures.LINES[index % len(figures.LINES)]
-        _band(axis, curve.samples, color, name, "-")
+        band(axis, curve.samples, color, name, "-")
         if curve.papers:
-            _band(axis, published.reward(env, curve.published), color, f"{curve.published}, published", ":")
+            band(axis, published.reward(env, curve.published), color, f"{curve.published}, published", ":")
     expert = next((curve.expert for curve in found if curve.expert is not None), None)
     if expert is not None:
         axis.axhline(expert, color=figures.EXPERT, linewidth=1.5, label="the expert")
@@ -157,13 +157,19 @@ def _picture(env: str, found: Sequence[Curve], path: Path) -> None:
     if not found[0].bundled and expert is not None and round(expert) != round(published.EXPERT.get(env, expert)):
         shown = found[0].demonstrations
     axis.set(title=f"{env}, {shown}", xlabel="environment steps", ylabel="return (mean ± standard error over seeds)")
-    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
-    axis.spines[["top", "right"]].set_visible(False)
+    by_thousands(axis)
     axis.legend(fontsize=7, ncols=2, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
     figures.save(picture, path)
 
 
-def _band(axis: Any, samples: dict[int, Sample], color: str, label: str, style: str) -> None:
+def by_thousands(axis: Any) -> None:
+    """Steps are told in thousands, between two lines and not four."""
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def band(axis: Any, samples: dict[int, Sample], color: str, label: str, style: str = "-") -> None:
+    """Means by environment steps as a line; where it is drawn through, with a band of a standard error."""
     if not samples:
         return
     x = sorted(samples)
