@@ -552,6 +552,10 @@ def test_a_table_changes_the_algorithms_own_player():
     for make in (us.adril, partial(us.adril.preset, "paper")):
         with pytest.raises(UnknownNameError, match="'hiden' in SAC: did you mean 'hidden'"):
             make(sac={"hiden": (32,)})
+        with pytest.raises(UnknownNameError, match="'rond' in AdRIL: did you mean 'rounds'"):
+            make(rond=3)
+    with pytest.raises(UnknownNameError, match="'hiden' in SAC: did you mean 'hidden'"):
+        us.rl.SAC(hiden=(32,))
 
 
 def test_the_preset_does_what_the_released_runs_did_and_the_defaults_are_table_10():

@@ -265,3 +265,14 @@ def test_the_presets_have_the_papers_numbers_and_the_defaults_of_imitation():
 def test_settings_that_make_no_sense_are_refused_by_name(settings):
     with pytest.raises(SettingError, match=next(iter(settings))):
         us.gail(**settings)
+
+
+def test_settings_of_who_does_not_play_are_refused():
+    for settings, wanted in (
+        ({"sac": {"lr": 1e-3}}, "sac is changed and player is 'ppo': choose player='sac'"),
+        ({"soft_q": {"lr": 1e-3}}, "soft_q is changed and player is 'ppo'"),
+        ({"player": "sac", "ppo": {"lr": 1e-3}}, "ppo is changed and player is 'sac': choose player='ppo'"),
+    ):
+        with pytest.raises(SettingError, match=wanted):
+            us.gail(**settings)
+    assert us.gail(player="sac", sac={"lr": 1e-3}).sac.lr == 1e-3

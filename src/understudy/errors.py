@@ -117,6 +117,14 @@ def check_kind(kind: type, **settings: Any) -> None:
             raise SettingError(f"{name} is {value!r}: a {kind.__name__} is needed, such as {kind.__name__}()")
 
 
+def check_names(kind: type, settings: Iterable[str]) -> None:
+    """Refuse names that a record's class has no setting of."""
+    known = [field.name for field in dataclasses.fields(kind) if field.init]
+    for name in settings:
+        if name not in known:
+            raise unknown("hyperparameter", name, known, place=kind.__name__)
+
+
 def check_switches(record: Any) -> None:
     """Refuse what is neither true nor false in a field that is one of the two: "no" would pass for true."""
     for field in dataclasses.fields(record):

@@ -7,7 +7,7 @@ static field. The same fields make its command line and its entry in the documen
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import equinox as eqx
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import check_switches, unknown
+from understudy.errors import check_names, check_switches, unknown
 from understudy.players import Player, Strategy
 from understudy.policies import Policy
 from understudy.stepping import Stepping
@@ -78,6 +78,10 @@ class Algorithm(eqx.Module):
     exploring: ClassVar[float] = 1.0
     """How often the action whose value is asked for is any, each alike, and not the learner's or the expert's."""
 
+    def __new__(cls, *_: Any, **settings: Any) -> Self:
+        check_names(cls, settings)
+        return super().__new__(cls)
+
     def __check_init__(self) -> None:
         check_switches(self)
 
@@ -130,10 +134,7 @@ def adjusted(part: Part, given: Part | Mapping[str, Any]) -> Part:
     """What stands for an algorithm's part: another one, or a table of those of its settings that change."""
     if not (isinstance(given, Mapping) and isinstance(part, eqx.Module)):
         return given
-    known = [field.name for field in fields(part)]
-    for name in given:
-        if name not in known:
-            raise unknown("hyperparameter", name, known, place=type(part).__name__)
+    check_names(type(part), given)
     return replace(part, **given)
 
 

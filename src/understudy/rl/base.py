@@ -10,13 +10,14 @@ the environment when it is used by itself (`rl.learn`). It works in the learner'
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
+from understudy.errors import check_names
 from understudy.policies import Policy
 from understudy.types import Spec, Transition
 
@@ -52,6 +53,10 @@ class Experience(NamedTuple):
 
 class RLPlayer(eqx.Module):
     """Abstract: see the module's table of methods. Every subclass is final."""
+
+    def __new__(cls, *_: Any, **settings: Any) -> Self:
+        check_names(cls, settings)
+        return super().__new__(cls)
 
     @abstractmethod
     def init(self, key: Key[Array, ""], spec: Spec) -> PlayerState: ...

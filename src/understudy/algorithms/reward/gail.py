@@ -44,6 +44,7 @@ returns. PPO's networks are the paper's 256 × 256, under tanh. Absorbing states
 for ends; the preset `paper` has neither. SAC learns from the demonstrations' steps too, with f's rewards.
 """
 
+from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -158,6 +159,11 @@ class GAIL(RewardMatching):
         check_not_negative(gradient_weight=self.gradient_weight, gradient_target=self.gradient_target)
         check_whole(1, expert_batch_size=self.expert_batch_size, discriminator_steps=self.discriminator_steps)
         check_layers(discriminator_hidden=self.discriminator_hidden)
+        own = {field.name: field.default for field in fields(self)}
+        for idle in ("sac", "soft_q") if self.player == "ppo" else ("ppo",):
+            if getattr(self, idle) != own[idle]:
+                other = "sac" if self.player == "ppo" else "ppo"
+                raise SettingError(f"{idle} is changed and player is '{self.player}': choose player='{other}'")
         if self.player == "ppo" and (self.random_steps or self.lag):
             raise SettingError(
                 f"random_steps is {self.random_steps} and lag is {self.lag}: PPO learns from the steps of the policy "
