@@ -139,23 +139,26 @@ def test_after_its_end_an_episode_has_no_reward():
     assert lost_at(np.full(10, 2.0), 2000, 1000) == 0
 
 
-def watched_episode(seed, x, returned, lost=None, payoff=0.1, belief=1.0):
-    return Episode(seed, x, x, 0, returned, lost, belief, 2.0, 0.0, 0.0, payoff)
+def watched_episode(seed, x, returned, lost=None, payoff=0.1, belief=1.0, shown=2.0):
+    return Episode(seed, x, x, 0, returned, lost, belief, shown, 0.0, 0.0, payoff)
 
 
 def test_episodes_count_once_a_seed_has_learned():
     early = [watched_episode(0, 1, 10.0, lost=0), watched_episode(1, 1, 95.0)]
-    later = [watched_episode(0, 2, 92.0), watched_episode(0, 3, 20.0, 10, 0.5, 3.0), watched_episode(1, 2, 94.0)]
-    far = [watched_episode(1, 3, 30.0, 400, 0.05, 1.0), watched_episode(1, 3, 100.0, belief=0.5)]
+    later = [watched_episode(0, 2, 92.0), watched_episode(0, 3, 20.0, 10, 0.5, 3.0, shown=4.0)]
+    later.append(watched_episode(1, 2, 94.0, shown=7.0))
+    far = [watched_episode(1, 3, 30.0, 400, 0.05, 1.0, 5.0), watched_episode(1, 3, 100.0, belief=0.5, shown=5.0)]
     never = [watched_episode(2, x, 50.0) for x in (1, 2, 3)]
     told = summed_up([*early, *later, *far, *never], 100.0)
-    assert (told.seeds, told.learned, told.episodes, told.failed, told.early) == (3, 2, 6, 2, 1)
+    # Two seeds have learned, by their evaluations at 2 and at 1, which do not count.
+    assert (told.seeds, told.learned, told.episodes, told.failed, told.early) == (3, 2, 4, 2, 1)
     assert told.lost_at == 205
-    assert (told.belief_failed, told.belief_shown) == (2.0, 2.0)
-    assert told.belief_good == 0.5  # of the one policy that both fails and does not
+    # One policy of the three fails and does not; of the other two one fails.
+    assert (told.both, told.belief_failed, told.belief_good) == (1, 1.0, 0.5)
+    assert (told.shown_failing, told.shown_steady) == (4.5, 7.0)
     assert told.payoff_failed == pytest.approx(0.275)
     assert told.payoff_good == pytest.approx(0.1)
-    assert told.told_apart == 0.5  # one above all four others, one below
+    assert told.told_apart == 0.5  # one above both others, one below
     nothing = summed_up(never, 100.0)
     assert (nothing.learned, nothing.failed, nothing.told_apart) == (0, 0, None)
 
@@ -191,6 +194,36 @@ def test_what_policies_play_is_seen_as_their_own_critic_and_kernel_see_it(tmp_pa
         own = [e.episode_return for e in found if (e.seed, e.x) == (cell.seed, 128)]
         np.testing.assert_allclose(rows["env_steps", 128], own, atol=1e-5)
     assert read(tmp_path / "episodes.csv") == found
+
+
+@pytest.mark.parametrize("kernel", ["features", "indicator"])
+def test_an_episode_is_judged_where_it_is_lost_and_a_good_one_all_along(tmp_path, monkeypatch, kernel):
+    shown, kept = pendulum(1.0), {}
+    judge = failures._judged
+
+    def keep(state, played, *rest):
+        kept[rest[1][:2]] = state, played
+        return judge(state, played, *rest)
+
+    monkeypatch.setattr(failures, "_judged", keep)
+    failures.watched(group(shown, kernel=kernel), shown, us.make("Pendulum"), tmp_path, 1, quiet)
+    state, played = kept[0, 128]
+    horizon = played.rewards.shape[1]
+    rewards = np.ones_like(played.rewards)
+    rewards[1, 80:] = 0.0  # from step 56 on fewer than 25 are ahead
+    seen = jax.tree.map(jnp.asarray, shown.first(2).transitions())
+    good, lost = judge(state, replace(played, rewards=rewards), seen, (0, 128, 128), horizon, horizon, 0.0)
+    assert (good.lost_at, lost.lost_at) == (None, 56)
+    for one, where in ((good, slice(None)), (lost, slice(56, 106))):
+        obs, act = (jnp.asarray(x[one.episode, where]) for x in (played.steps.obs, played.steps.act))
+        q = state.player.critics(jnp.concatenate([obs, state.frame.encode_act(act)], -1))[..., 0].min(0)
+        assert one.belief == pytest.approx(float(q.mean()), rel=1e-3)
+        if kernel == "indicator":  # of steps that are in no history
+            assert one.reward == 0
+            assert one.reward_shown == pytest.approx(1 / 2)  # of two trajectories
+        else:
+            steps = jax.tree.map(lambda x, i=one.episode, w=where: jnp.asarray(x[i, w]), played.steps)
+            assert one.reward == pytest.approx(float(state.moments.reward(steps).mean()), rel=1e-3, abs=1e-6)
 
 
 def test_a_policy_that_had_not_played_when_training_was_killed_plays_after_a_restart(tmp_path, monkeypatch):

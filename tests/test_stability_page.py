@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
+from scipy.stats import fisher_exact
 
 import understudy as us
 from understudy.algorithms.reward.moments import Side, counted, expert_side
-from understudy.experiments import figure_studies, reward
+from understudy.experiments import ablation, figure_studies, reward
 from understudy.experiments.episodes import episode
 from understudy.experiments.failure_summary import summed_up
 from understudy.front_door import HOLDOUT
@@ -25,31 +26,20 @@ RESULTS = ROOT / "docs/results"
 PAGE = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
 PROSE = " ".join(PAGE.split())
 NAMES = {"HalfCheetah": "HalfCheetahBulletEnv-v0", "Ant": "AntBulletEnv-v0"}
-FOUR = dict.fromkeys(("random_rounds", "resets", "restart_schedule", "timeouts_terminal"), False)
 
 
 def _alone(name):
-    return {other: off for other, off in FOUR.items() if other != name}
+    return ablation.without(*(other for other in ablation.RELEASED if other != name))
 
 
 LEARNERS = {
-    "the default": ("default", {}),
-    "labels": ("default", {"kernel": "indicator"}),
-    "a hot start": ("default", {"sac": {"initial_temperature": 1.0}}),
-    "the last policy": ("default", {"averaging": 0.0}),
-    "the last policy, a hot start": ("default", {"averaging": 0.0, "sac": {"initial_temperature": 1.0}}),
-    "none of the four": ("paper", FOUR),
-    "new episodes alone": ("paper", _alone("resets")),
-    "random actions alone": ("paper", _alone("random_rounds")),
-    "a restarted rate alone": ("paper", _alone("restart_schedule")),
-    "time limits for ends alone": ("paper", _alone("timeouts_terminal")),
-    "random actions and new episodes": ("paper", {"restart_schedule": False, "timeouts_terminal": False}),
-    "without new episodes": ("paper", {"resets": False}),
-    "without random actions": ("paper", {"random_rounds": False}),
-    "without a restarted rate": ("paper", {"restart_schedule": False}),
-    "without time limits for ends": ("paper", {"timeouts_terminal": False}),
-    "all four: the released recipe": ("paper", {}),
+    "the default" if name == "whole" else name: ("default", settings) for name, settings in ablation.PARTS.items()
 }
+LEARNERS["the last policy, a hot start"] = ("default", LEARNERS["the last policy"][1] | LEARNERS["a hot start"][1])
+LEARNERS["none of the four"] = ("paper", ablation.without(*ablation.RELEASED))
+LEARNERS |= {f"{words} alone": ("paper", _alone(name)) for name, words in ablation.RELEASED.items()}
+LEARNERS |= {f"without {words}": ("paper", ablation.without(name)) for name, words in ablation.RELEASED.items()}
+LEARNERS["all four: the released recipe"] = ("paper", {})
 
 
 def section(title):
@@ -102,9 +92,13 @@ def test_what_the_default_reaches(task, count, name):
     late = [value for x, means in found.returns.items() for value in means if x > 150_000]
     if task == "halfcheetah":
         everywhere = [value for x, means in found.returns.items() for value in means if x >= 75_000]
-        assert min(everywhere) >= 2179.5
+        assert min(everywhere) >= 2179.9
+        assert "every evaluation of every seed is 2179.9 or more" in PROSE
     else:
         assert f"below {int(min(late))} after 150,000" in PROSE
+        assert all((sample.mean > found.expert) == (x >= 125_000) for x, sample in found.samples.items())
+        falls = [found.samples[x].mean for x in range(200_000, 500_001, 25_000)]
+        assert f"from {falls[0]:.0f} to {falls[-1]:.0f}" in PROSE
 
 
 SHOWN = (25_000, 50_000, 100_000, 200_000, 300_000)
@@ -149,10 +143,14 @@ def test_where_episodes_fail_and_who_sees_it():
         told = summed_up([episode(line) for line in own], float(own[0]["expert_return"]))
         wanted = [f"{told.learned} of {told.seeds}", str(told.episodes), str(told.failed)]
         if told.failed:
-            beliefs = (told.belief_failed, told.belief_good, told.belief_shown, told.payoff_failed, told.payoff_good)
-            wanted += [str(told.early), f"{told.lost_at:.0f}", *(f"{value:.2f}" for value in beliefs)]
+            beliefs = (told.belief_failed, told.belief_good, told.shown_failing, told.shown_steady)
+            wanted += [str(told.early), f"{told.lost_at:.0f}", str(told.both)]
+            wanted += ["" if value is None else f"{value:.2f}" for value in beliefs]
+            wanted += [f"{told.payoff_failed:.2f}", f"{told.payoff_good:.2f}"]
             assert told.told_apart > 0.999
-        assert [cell for cell in cells if cell] == wanted
+        else:
+            wanted += [*[""] * 6, f"{told.shown_steady:.2f}", "", ""]
+        assert cells == wanted
 
 
 def test_the_means_of_two_runs():
@@ -181,19 +179,25 @@ def test_the_means_of_two_runs():
     assert f"it is at {shown['Ant', '0', '122880']} after 123,000" in adril
 
 
+HOT = ("a hot start", "the last policy, a hot start")
+
+
 def test_single_seeds_that_the_page_speaks_of():
     slow = curve("Ant", "the default").returns
     assert f"{min(slow[50_000]):.0f} after 50,000 steps, {min(slow[100_000]):.0f} after 100,000" in PROSE
-    hot = [np.sort(curve("Ant", name).returns[300_000]) for name in ("a hot start", "the last policy, a hot start")]
-    assert f"{hot[0][0]:.0f} at the end with the mean, {hot[1][0]:.0f} with the last policy" in PROSE
+    hot = [np.sort(curve("Ant", name).returns[300_000]) for name in HOT]
+    assert f"One is at {hot[0][0]:.0f} at the end with the mean, another at {hot[1][0]:.0f} with the last" in PROSE
+    assert len({int(np.argmin(curve("Ant", name).returns[300_000])) for name in HOT}) == 2
     assert f"the others are at {min(ends[1] for ends in hot):.0f} or more" in PROSE
     last = curve("HalfCheetah", "the last policy").returns
     fallen = int(np.argmin(last[125_000]))
     before, fell, after = (f"{last[x][fallen]:.0f}" for x in (100_000, 125_000, 150_000))
     assert f"a seed that has {before} before and {after} after returns {fell}" in PROSE
     default = rows("Where episodes fail, and who sees it")
-    assert f"Of {default['HalfCheetah', 'the default'][1]} episodes with 20 trajectories" in PROSE
-    assert f"Of {default['Ant', 'the default'][1]} episodes since the seeds had learned, 2 failed" in PROSE
+    cheetah, ant = (default[task, "the default"] for task in NAMES)
+    assert f"Of {cheetah[1]} episodes with 20 trajectories, after the seeds had learned, none failed" in PROSE
+    assert cheetah[2] == "0"
+    assert f"Of {ant[1]} episodes after the seeds had learned, {ant[2]} failed" in PROSE
 
 
 def test_what_the_page_says_of_parts_that_are_missing():
@@ -203,8 +207,44 @@ def test_what_the_page_says_of_parts_that_are_missing():
     ends = [f"{found.samples[300_000].mean:.0f}" for found in (ant, cheetah)]
     assert f"to {ends[0]} and to {ends[1]} at the end, where no seed of HalfCheetah is above 0" in PROSE
     assert max(cheetah.returns[300_000]) < 0
+    believed = beliefs("Ant", "a hot start", 4)
+    assert f"demonstrated states are worth {believed[25_000]:,.0f} after 25,000" in PROSE
+    assert len({believed[x] for x in believed if x >= 50_000}) == 1  # it had been stopped
+    assert curve("Ant", "a hot start").stopped == (4,)
+    odds = fisher_exact([[2, 8], [0, 10]]).pvalue
+    assert f"chance would have in {100 * odds:.0f} of 100 cases" in PROSE
+    early = sorted(beliefs("Ant", "the default", seed)[25_000] for seed in range(5))
+    assert f"believes in {early[-1]:.0f} after 25,000 steps, the others in {early[0]:.0f} to {early[-2]:.0f}" in PROSE
+    (worth,) = (
+        beliefs("Ant", "the default", seed, "reward_shown")[25_000] / 0.02
+        for seed in range(5)
+        if beliefs("Ant", "the default", seed)[25_000] == early[-1]
+    )
+    assert f"on the demonstrations then these come to {worth:.0f}." in PROSE
+    ours, last = (curve("HalfCheetah", name) for name in ("the default", "the last policy"))
+    above = [np.mean([one.samples[x].mean for x in range(200_000, 300_001, 25_000)]) for one in (ours, last)]
+    assert f"the mean is above it by {above[0] - above[1]:.0f} of 2,200" in PROSE
     starts = [f"{curve('HalfCheetah', name).samples[25_000].mean:.0f}" for name in ("a hot start", "the default")]
     assert f"{starts[0]} after 25,000 steps where the default is at {starts[1]}" in PROSE
+
+
+def beliefs(task, learner, seed, column="belief_shown"):
+    """What a seed's critic believes of the demonstrated states, by environment steps."""
+    preset, settings = LEARNERS[learner]
+    return {
+        int(line["x"]): float(line[column])
+        for line in figure_studies.lines(RESULTS / "adril-ablation-episodes.csv", COLUMNS)
+        if (line["env"], line["preset"], json.loads(line["settings"]), line["seed"])
+        == (NAMES[task], preset, settings, str(seed))
+    }
+
+
+def test_a_smooth_f_pays_more_than_labels():
+    paid = [
+        np.mean([beliefs(task, "the default", seed, "reward_shown")[25_000] for seed in range(5)]) for task in NAMES
+    ]
+    assert f"worth {paid[0]:.2f} on HalfCheetah and {paid[1]:.2f} on Ant after 25,000 steps" in PROSE
+    assert beliefs("Ant", "labels", 0, "reward_shown")[300_000] == 0.05
 
 
 def test_what_the_page_says_of_the_four():
@@ -218,11 +258,11 @@ def test_what_the_page_says_of_the_four():
     whole_name = "all four: the released recipe"
     whole = curve("HalfCheetah", whole_name)
     assert f"{fewer[0]} and {fewer[1]} without them, {ends('HalfCheetah', whole_name).mean:.0f} with them" in PROSE
-    unsteady = curve("HalfCheetah", "without random actions")
-    assert (
-        f"{ends('HalfCheetah', 'without random actions').mean:.0f} in the mean, {bad(unsteady)} evaluations bad"
-        in PROSE
-    )
+    unsteady, nothing = (curve("HalfCheetah", name) for name in ("without random actions", "none of the four"))
+    few = f"{ends('HalfCheetah', 'without random actions').mean:.0f} in the mean, {bad(unsteady)} evaluations bad"
+    more = f"with none of the four ({ends('HalfCheetah', 'none of the four').mean:.0f}, {bad(nothing).split()[0]})"
+    assert few in PROSE
+    assert more in PROSE
     seldom = curve("HalfCheetah", "without new episodes").returns
     assert min(min(seldom[x]) for x in range(75_000, 150_001, 25_000)) > 2100
     assert all(min(seldom[x]) < 1900 for x in range(175_000, 300_001, 25_000))
@@ -230,20 +270,30 @@ def test_what_the_page_says_of_the_four():
     alone = curve("HalfCheetah", "random actions alone")
     means = [f"{alone.samples[x].mean:.0f}" for x in (75_000, 100_000)]
     assert f"{means[0]} after 75,000 steps and {means[1]} after 100,000" in PROSE
-    nothing = bad(curve("HalfCheetah", "none of the four")).split()[0]
-    assert f"{bad(alone)} evaluations are bad, against {nothing} with none of the four" in PROSE
+    assert f"{bad(alone)} evaluations are bad, against {bad(nothing).split()[0]} with none of the four" in PROSE
     assert f"where the recipe is at {whole.samples[50_000].mean:.0f}" in PROSE
     none, few = ends("Ant", "none of the four"), ends("Ant", "new episodes alone")
     assert f"are worse than none: {few.mean:.0f} against {none.mean:.0f}" in PROSE
     for name in ("a restarted rate alone", "random actions alone", "time limits for ends alone"):
         other = ends("Ant", name)
         assert 0 < other.mean - none.mean < 2 * np.hypot(other.standard_error, none.standard_error)
-    counts = [
-        bad(curve("Ant", name), 225_000)
-        for name in ("without random actions", "without a restarted rate", "all four: the released recipe")
-    ]
-    assert f"{counts[0].split()[0]} and {counts[1]} evaluations are bad until 225,000" in PROSE
-    assert f"and {counts[2].split()[0]} of the recipe's" in PROSE
+    middle = {}
+    for name in ("without random actions", "without a restarted rate", "all four: the released recipe"):
+        returns = curve("Ant", name).returns
+        means = np.mean([returns[x] for x in range(100_000, 225_001, 25_000)], axis=0)
+        middle[name] = with_error(Sample.of(means))
+    assert "their means are {} and {}, the recipe's {}.".format(*middle.values()) in PROSE
+    assert sum(curve("Ant", "all four: the released recipe").returns[300_000] < 0.5 * 2585) == 2
+    at_first = {
+        name: round(curve("HalfCheetah", name).samples[50_000].mean)
+        for name, (preset, settings) in LEARNERS.items()
+        if preset == "paper" and name != "new episodes alone"
+    }
+    slow = [x for name, x in at_first.items() if LEARNERS[name][1].get("restart_schedule", True)]
+    quick = [x for name, x in at_first.items() if not LEARNERS[name][1].get("restart_schedule", True)]
+    assert len(slow) == 5
+    assert f"at {min(slow)} to {max(slow)}, and of those" in PROSE
+    assert f"all but new episodes alone at {min(quick)} to {max(quick)}" in PROSE
 
 
 def test_what_the_page_says_of_failures():
@@ -260,17 +310,16 @@ def test_what_the_page_says_of_failures():
     steady = [cells[f"without {name}"] for name in ("a restarted rate", "time limits for ends")]
     assert "one of the others {2} of {1} and".format(*steady[0]) in PROSE
     assert "and {2} of {1}.".format(*steady[1]) in PROSE
-    failed = {key: list(map(float, row[5:8])) for key, row in shown.items() if row[3]}
-    assert {key for key, (there, others, _) in failed.items() if there >= others} == {("HalfCheetah", "labels")}
-    labels = {key: own[2] for key, own in failed.items() if key[1] not in ("the default", "a hot start")}
-    stable = sorted(
-        value for (_, name), value in labels.items() if name[8:] in ("a restarted rate", "time limits for ends")
-    )
-    unstable = {key: value for key, value in labels.items() if value not in stable}
-    assert f"{min(unstable.values()):.2f} to {max(unstable.values()):.2f} in the mean" in PROSE
-    most = max(value for (task, _), value in unstable.items() if task == "HalfCheetah")
-    assert f"on HalfCheetah {most:.2f} at most, where in the two rows that are stable it is {stable[0]:.2f}" in PROSE
-    assert f"and {stable[1]:.2f}." in PROSE
+    failed = {key: row for key, row in shown.items() if row[3]}
+    assert all(float(row[6]) < float(row[7]) for row in failed.values())
+    none = cells["none of the four"]
+    assert f"({none[6]} against {none[7]} on HalfCheetah with none of the four)" in PROSE
+    labels = [row for key, row in failed.items() if key[1] not in ("the default", "a hot start")]
+    little = [float(row[8]) for row in labels]
+    assert f"{min(little):.2f} to {max(little):.2f} on average" in PROSE
+    more = [(float(row[8]), float(row[9])) for row in labels if row[9]]
+    assert sum(steady > failing for failing, steady in more) >= len(more) - 1
+    assert f"up to {max(steady for _, steady in more):.2f}." in PROSE
 
 
 def read(name):
@@ -299,8 +348,11 @@ def test_the_tasks_that_nothing_was_chosen_on():
         cells = [with_error(samples[x]) if x in samples else "" for x in range(10_000, 80_001, 10_000)]
         assert f"| {name} | {' | '.join(cells)} |".replace("  ", " ") in PAGE
         first[name] = samples
-    ahead = [first["the default"][x].mean - first["the last policy"][x].mean for x in (50_000, 60_000, 70_000)]
-    assert f"from 50,000 steps on, by {min(ahead):.0f} to {max(ahead):.0f}." in PROSE
+    ahead = []
+    for x in (50_000, 60_000, 70_000):
+        mean, last = (first[name][x] for name in ("the default", "the last policy"))
+        ahead.append(f"{mean.mean - last.mean:.0f} ± {np.hypot(mean.standard_error, last.standard_error):.0f}")
+    assert "from 50,000 steps on, by {}, {} and {}.".format(*ahead) in PROSE
     values = read("adril-lander-values")
     largest = {
         bounded: max(float(row["q"]) for row in values if (row["seed"], row["bounded"]) == ("0", bounded))
@@ -339,7 +391,8 @@ def test_pendulum_is_its_file():
         cells = [with_error(samples[x]) for x in (2560, 5120, 7680, 10_240, 12_800, 15_360, 20_480, 25_600)]
         assert f"| {name} | {' | '.join(cells)} | {min(late):.0f} | {with_error(handed)} |" in PAGE
         found[name] = samples
-    assert all(abs(sample.mean + 145) < 45 for x, sample in found["the default"].items() if x >= 5120)
+    late = [sample.mean for x, sample in found["the default"].items() if x >= 5120]
+    assert f"its means are between {min(late):.0f} and {max(late):.0f} from there on" in PROSE
     assert found["labels"][25_600].mean < 3 * found["labels"][5120].mean
 
 
@@ -414,7 +467,8 @@ def test_the_collapse_is_its_file():
         assert line.endswith(f"| {float(own[0]['episode_return']):.0f} | {belief} | {worth} |")
     with (RESULTS / "adril-collapse-values.csv").open(newline="", encoding="utf-8") as file:
         values = {int(row["env_steps"]): round(float(row["q"])) for row in csv.DictReader(file)}
-    assert [values[x] for x in (5120, 11520, 17920, 30720, 51200)] == [76, 33, 22, 15, 9]
+    shown = [values[x] for x in (5120, 11520, 17920, 30720, 51200)]
+    assert "is {} after 5,000 steps, where α is 0.07, and falls to {}, {}, {} and {} after".format(*shown) in PROSE
 
 
 def _signed(text):

@@ -33,9 +33,9 @@ def reproduce_ablation(
 
     Args:
         task: The paper's task.
-        learners: Others than the eighteen of the table: each an algorithm, with a preset, trajectories and settings
-            that differ, as in adril@20,absorbing=False. The option with no name after it: tell what the files have.
-            Lines of others stay.
+        learners: Who is trained: each an algorithm, with a preset, trajectories and settings that differ, as in
+            adril@20,absorbing=False. Default: those of the eighteen of the table that the file does not have to that
+            many steps. The option with no name after it: tell what the files have. Lines of others stay.
         work: Where training keeps its place; the same command goes on from there, and learners that are finished are
             not trained again. Default: runs/ablation.
         out: The CSV file of returns; that of episodes goes beside it, with -episodes in its name, and so does the
@@ -52,6 +52,8 @@ def reproduce_ablation(
         study = replace(options, steps=steps).study(f"reward-{task}", reward.TASKS[task], entries)
         shown, envs = load_demonstrations(study), check_tasks(study)
         planned = groups(study, shown)
+        if learners is None:
+            planned = [group for group in planned if not _whole(group, lines, steps)]
         for group in planned:  # all of them, before any is trained
             failures.check(group, shown[group.task.env], envs[group.task.env])
         for group in planned:
@@ -74,6 +76,14 @@ def reproduce_ablation(
     print(f"\nThe returns: {path}. The episodes: {beside}.{drawn}")
 
 
+def _whole(group: Group, lines: list[dict[str, str]], steps: int) -> bool:
+    """Whether the file has a group's learner to that many steps, with all its seeds."""
+    asked = table.learner(group.cells[0].asked, group.shown)
+    own = [line for line in lines if all(line[name] == str(asked[name]) for name in figure_studies.IDENTITY)]
+    seeds = {line["seed"] for line in own if line["x_kind"] == "env_steps" and int(line["x"]) >= steps}
+    return {str(cell.seed) for cell in group.cells} <= seeds
+
+
 def _episodes(group: Group, found: list[Episode]) -> list[dict[str, str]]:
     """A learner's episodes as lines of the file."""
     about = {**table.learner(group.cells[0].asked, group.shown), "expert_return": group.expert_return}
@@ -94,6 +104,9 @@ def _tell(curves: list[reward.Curve]) -> None:
         rows.append([name, f"{max(curve.returns) / 1000:g}k", *ends])
     header = ("learner", ">until", ">mean of last five", ">lowest of last ten", ">chosen by payoff")
     display.show(header, rows, "Return, mean ± standard error over seeds")
+    for curve in curves:
+        if curve.stopped:
+            print(f"{curve.name}: {reward.stopped(curve)}")
 
 
 def _tell_failures(lines: list[dict[str, str]]) -> None:
@@ -112,16 +125,18 @@ def _tell_failures(lines: list[dict[str, str]]) -> None:
         learned = f"{told.learned} of {told.seeds}"
         where.append([name, learned, told.episodes, told.failed, early, _number(told.lost_at, 0)])
         if told.failed:
-            beliefs = (told.belief_failed, told.belief_good, told.belief_shown)
-            seen.append([name, *map(_number, (*beliefs, told.payoff_failed, told.payoff_good, told.told_apart))])
+            beliefs = (told.belief_failed, told.belief_good, told.shown_failing, told.shown_steady)
+            payoffs = (told.payoff_failed, told.payoff_good, told.told_apart)
+            seen.append([name, told.both, *map(_number, (*beliefs, *payoffs))])
     header = ("learner", ">seeds", ">played", ">failed", ">by step 50", ">lost at")
-    display.show(header, where, f"\nEpisodes since a seed first came to {LEARNED:.0%} of the expert's return")
+    display.show(header, where, f"\nEpisodes after a seed first came to {LEARNED:.0%} of the expert's return")
     if seen:
         columns = (
-            *("learner", ">belief there", ">in others", ">of expert's states"),
-            *(">payoff of failed", ">of others", ">told apart"),
+            *("learner", ">both", ">where lost", ">elsewhere", ">shown: failing", ">others"),
+            *(">payoff: failed", ">others", ">told apart"),
         )
-        display.show(columns, seen, "\nWho sees it: the critic where episodes are lost, and the payoff of an episode")
+        title = "Who sees it: critics of policies that do both, critics of the shown states, the payoff of an episode"
+        display.show(columns, seen, f"\n{title}")
 
 
 def _number(value: float | None, digits: int = 2) -> str:

@@ -146,6 +146,6 @@ def _tell(env: str, found: list[reward.Curve]) -> None:
         print(
             f"{curve.name}{' (bundled demonstrations)' if curve.bundled else ''}: last evaluation "
             f"{with_error(curve.last)}, mean of the last five {with_error(curve.last_five)}, lowest of a seed in the "
-            f"last ten {curve.lowest:.0f}{chosen}. "
+            f"last ten {curve.lowest:.0f}{chosen}. {reward.stopped(curve)}"
             f"{len(next(iter(curve.returns.values())))} seeds, {curve.seconds:.0f} s on {curve.device}."
         )

@@ -1,7 +1,7 @@
 """What AdRIL's stability rests on: the learners that are compared, on either task of the paper, and their figure.
 
 The released runs had four things that the paper's text does not have. `RELEASED` names them: all of them, none, each
-alone and each left out, and the two that carry the most without the other two, on the indicator kernel of those runs.
+alone and each left out, and the two that it needs the most without the other two, on the indicator kernel of those runs.
 Beside them stands the default, whole and without one of its parts.
 """
 
@@ -32,7 +32,7 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 """The default, and what it is without a part."""
 TWO = dict.fromkeys(("restart_schedule", "timeouts_terminal"), False)
-"""The released recipe with the two of the four that it needs the most."""
+"""Switched off where the released recipe has only the two of the four that it needs the most."""
 PANELS = ("the default, without a part", "one of the recipe's four alone", "without one of the four")
 TRAJECTORIES = 20
 STEPS = 300_000

@@ -1,10 +1,12 @@
 """What watched episodes come to: how many fail once a policy has learned, where, and who could have known.
 
-A seed has learned when its mean return first comes to nine tenths of the expert's; episodes from then on count.
+A seed has learned when its mean return first comes to nine tenths of the expert's. Episodes of later evaluations count;
+those of that one are good because it was chosen by them.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,12 +29,16 @@ class Summary:
     """Of those, lost within the first 50 steps."""
     lost_at: float | None
     """The median."""
+    both: int
+    """Policies of which some episodes fail and others do not."""
     belief_failed: float | None
-    """The critic's value where an episode is lost."""
+    """The critic's value where their episodes are lost, the mean over these policies."""
     belief_good: float | None
-    """Of episodes that have not failed, from policies that also fail."""
-    belief_shown: float | None
-    """Of the demonstrated states, by the critics of the failed episodes."""
+    """Of their other episodes, from start to end."""
+    shown_failing: float | None
+    """What the critics of policies with a failed episode believe of the demonstrated states."""
+    shown_steady: float | None
+    """The critics of all others."""
     payoff_failed: float | None
     payoff_good: float | None
     told_apart: float | None
@@ -49,20 +55,30 @@ def summed_up(episodes: Sequence[Episode], expert: float) -> Summary:
         first = _learned(own, expert)
         if first is not None:
             learned += 1
-            counted += [episode for episode in own if episode.x >= first]
+            counted += [episode for episode in own if episode.x > first]
     failed = [episode for episode in counted if episode.lost_at is not None]
     good = [episode for episode in counted if episode.lost_at is None]
     lost = [episode.lost_at for episode in failed if episode.lost_at is not None]
-    failing = {(episode.seed, episode.x) for episode in failed}
-    beside = [episode for episode in good if (episode.seed, episode.x) in failing]
+    policies: dict[tuple[int, int], list[Episode]] = {}
+    for episode in counted:
+        policies.setdefault((episode.seed, episode.x), []).append(episode)
+    apart = [_apart(own) for own in policies.values()]
+    both = [(bad, fine) for bad, fine in apart if bad and fine]
     return Summary(
         *(len(seeds), learned, len(counted), len(failed), sum(at < WINDOW for at in lost)),
         float(np.median(lost)) if lost else None,
-        *(_mean(episode.belief for episode in failed), _mean(episode.belief for episode in beside)),
-        _mean(episode.belief_shown for episode in failed),
+        *(len(both), _mean(np.mean(bad) for bad, _ in both), _mean(np.mean(fine) for _, fine in both)),
+        _mean(own[0].belief_shown for own, (bad, _) in zip(policies.values(), apart, strict=True) if bad),
+        _mean(own[0].belief_shown for own, (bad, _) in zip(policies.values(), apart, strict=True) if not bad),
         *(_mean(episode.payoff for episode in failed), _mean(episode.payoff for episode in good)),
         _told_apart([episode.payoff for episode in failed], [episode.payoff for episode in good]),
     )
+
+
+def _apart(episodes: Sequence[Episode]) -> tuple[list[float], list[float]]:
+    """Beliefs in the episodes that failed, and in the others."""
+    failed = [episode.belief for episode in episodes if episode.lost_at is not None]
+    return failed, [episode.belief for episode in episodes if episode.lost_at is None]
 
 
 def _learned(episodes: Sequence[Episode], expert: float) -> int | None:
@@ -73,7 +89,7 @@ def _learned(episodes: Sequence[Episode], expert: float) -> int | None:
     return None
 
 
-def _mean(values: Iterable[float]) -> float | None:
+def _mean(values: Iterable[Any]) -> float | None:
     found = list(values)
     return float(np.mean(found)) if found else None
 

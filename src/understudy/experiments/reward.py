@@ -43,6 +43,8 @@ class Curve:
     device: str = ""
     handed_over: Sample | None = None
     """Of the policies that its payoff selects, where they have played."""
+    stopped: tuple[int, ...] = ()
+    """Seeds that stopped before the end, as when a critic explodes: what they had then goes on being evaluated."""
 
     @property
     def name(self) -> str:
@@ -89,6 +91,14 @@ def named(algorithm: str, preset: str, settings: Mapping[str, Any], trajectories
     return f"{algorithm}{shown}{changed}, {trajectories} trajectories"
 
 
+def stopped(curve: Curve) -> str:
+    """What is to be known of seeds that stopped, in a sentence; nothing of others."""
+    if not curve.stopped:
+        return ""
+    seeds = ", ".join(map(str, curve.stopped))
+    return f"Stopped before the end, and evaluated as it was then: seed {seeds}. "
+
+
 def told_apart(found: Sequence[Curve]) -> list[str]:
     """The curves' names, with the value that is the preset's own where others of it have another one."""
     names = []
@@ -106,11 +116,13 @@ def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
     found: dict[tuple[str, ...], dict[int, list[float]]] = {}
     chosen: dict[tuple[str, ...], list[float]] = {}
     about: dict[tuple[str, ...], Mapping[str, str]] = {}
+    payoffs: dict[tuple[str, ...], dict[int, list[str]]] = {}
     for line in lines:
         key = tuple(line[name] for name in ("algorithm", "preset", "trajectories", "settings", "demonstrations"))
         if line["x_kind"] == "env_steps":
             about[key] = line
             found.setdefault(key, {}).setdefault(int(line["x"]), []).append(float(line["mean_return"]))
+            payoffs.setdefault(key, {}).setdefault(int(line["seed"]), []).append(line["payoff"])
         elif line["x_kind"] == HANDED_OVER:
             chosen.setdefault(key, []).append(float(line["mean_return"]))
     curves = []
@@ -124,6 +136,7 @@ def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
                 float(line["train_seconds"] or 0),
                 line["device"],
                 Sample.of(chosen[key]) if key in chosen else None,
+                tuple(seed for seed, own in payoffs[key].items() if own[0] and not own[-1]),
             )
         )
     return curves
