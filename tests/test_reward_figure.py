@@ -163,3 +163,21 @@ def test_figures_of_reward_moments_keep_their_cells_in_one_place_a_task(words, p
 def test_demonstrations_of_one_task_are_not_those_of_both(monkeypatch, capsys):
     assert command(["bc-table", "--demos", "mine.npz"], monkeypatch) == 2
     assert "is of one task: pass --task halfcheetah or --task ant" in capsys.readouterr().err
+
+
+def test_seeds_that_stopped_before_the_end_are_told():
+    """They have no payoff from then on. Where none was ever measured, nobody stopped."""
+    about = {"algorithm": "sqil", "preset": "paper", "trajectories": "5", "settings": "{}", "demonstrations": "bundled"}
+    about |= {"x_kind": "env_steps", "mean_return": "1.0", "expert_return": "", "train_seconds": "1", "device": "cpu"}
+
+    def line(seed, x, payoff):
+        return {**about, "seed": str(seed), "x": str(x), "payoff": payoff}
+
+    found = [line(seed, x, "0.5" if x < stop else "") for seed, stop in ((0, 9), (1, 2), (2, 9)) for x in (1, 2, 3)]
+    (curve,) = reward.read(found)
+    assert curve.stopped == (1,)
+    assert reward.stopped(curve) == "Stopped before the end, and evaluated as it was then: seed 1. "
+    (unmeasured,) = reward.read([{**one, "payoff": ""} for one in found])
+    assert (unmeasured.stopped, reward.stopped(unmeasured)) == ((), "")
+    stored = reward.read(figure_studies.lines(Path(__file__).parent.parent / "docs/results/reward-ant.csv"))
+    assert [c.stopped for c in stored if c.algorithm == "sqil" and c.bundled] == [(1, 2, 3, 4)]
