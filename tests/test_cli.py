@@ -37,6 +37,9 @@ def test_from_demonstrations_to_a_measured_gap(understudy, tmp_path):
     status, out, _ = understudy("demos", "collect", "Pendulum", "--episodes", "4", "--out", "demos.npz")
     assert status == 0
     assert "4 episodes, 800 steps (200 to 200 an episode), return -" in out
+    status, _, err = understudy("demos", "collect", "Pendulum", "--episodes", "2", "--out", "demos.npz")
+    assert status == 2
+    assert "the file 'demos.npz' is there already" in err
     status, out, _ = understudy("demos", "inspect", "demos.npz")
     assert status == 0
     assert "continuous [-2, 2]" in out
@@ -118,7 +121,7 @@ def test_the_taxonomy_and_the_environments_are_listed(understudy):
         ("train bc --demos Forst", "did you mean 'Forest'?"),
         ("train bc --demos Pendulum --env Forest", "they are not from this environment"),
         ("train bc --demos Pendulum --episodes 99", "episodes is 99, but there are 25 in Pendulum"),
-        ("train bc --demos Pendulum --seeds 0", "seeds is empty"),
+        ("train bc --demos Pendulum --seeds 0", "seeds is 0: a whole number of at least 1 is needed"),
         ("train bc --demos Pendulum --lr -1", "lr is -1.0: a number above 0 is needed"),
         ("train bc --demos Pendulum --holdout 0.9", "holdout is 0.9"),
         ("evaluate nowhere", "no run at 'nowhere'"),
@@ -236,3 +239,21 @@ def test_an_error_of_the_system_is_one_line(understudy, monkeypatch):
     monkeypatch.setattr(commands, "imitate", full)
     status, _, err = understudy("train", "bc", "--demos", "Forest")
     assert (status, err) == (2, "error: No space left on device: 'runs/bc'\n")
+
+
+def test_what_is_asked_for_is_named_as_it_was_asked_for(understudy, tmp_path):
+    (tmp_path / "a.csv").write_text("1,2\n3,4\n")
+    dagger = ("train", "dagger", "--env", "Pendulum")
+    for words, wanted in (
+        (("train", "adril", "--env", "Pendulumm"), "unknown environment 'Pendulumm': did you mean 'Pendulum'?"),
+        (("train", "bc", "--env", "Acrobot-v1"), "Acrobot-v1 has no demonstrations of its own: give a file"),
+        (("train", "adril", "--demos", "Pendulum"), "pass env=, or --env in the shell"),
+        ((*dagger, "--expert", "scripted", "--budget", "-3"), "budget is -3"),
+        (("train", "bc", "--demos", "a.csv"), "a.csv: not an npz file of arrays: see docs/demonstrations.md"),
+        (("train", "bc", "--demos", "."), ".: a directory: see docs/demonstrations.md"),
+        (("train", "bc", "--demos", "Pendulum", "--seeds", "-1"), "seeds is -1"),
+        (("train", "adirl", "--demos", "Pendulum"), "did you mean 'adril'?"),
+    ):
+        status, _, err = understudy(*words)
+        assert status == 2, words
+        assert wanted in " ".join(err.split()), words

@@ -13,7 +13,7 @@ import pytest
 
 import understudy as us
 from understudy.actor import Actor
-from understudy.errors import DivergedError, NeedsError, RunError, SettingError, SpecError
+from understudy.errors import DivergedError, NeedsError, RunError, SettingError, SpecError, UnknownNameError
 from understudy.game import NEEDS, Card
 from understudy.gaussians import Gaussian
 from understudy.networks import MLP
@@ -189,7 +189,13 @@ def test_what_is_not_a_policy_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"seeds": 0}, "seeds is empty"),
+        ({"seeds": 0}, "seeds is 0: a whole number of at least 1 is needed"),
+        ({"seeds": -2}, "seeds is -2: a whole number of at least 1 is needed"),
+        ({"seeds": []}, "seeds is empty"),
+        ({"workers": -3}, "workers is -3"),
+        ({"progress": True}, "progress is True: a function of rounds done"),
+        ({"visit": 3}, "visit is 3: a function of"),
+        ({"logs": 5}, "logs is 5: the name of a directory"),
         ({"seeds": [1, 1]}, "each value can be given once"),
         ({"seeds": [-1]}, "seeds has the value -1"),
         ({"episodes": [2, 2]}, "each value can be given once"),
@@ -208,6 +214,31 @@ def test_arguments_out_of_range_are_named(arguments, words):
 def test_an_algorithm_is_a_value_not_a_name():
     with pytest.raises(SettingError, match=r"give a value such as understudy.bc\(\)"):
         us.imitate("bc", us.load("Pendulum"))
+    with pytest.raises(SettingError, match=r"the class BC: call it, as in bc\(\)"):
+        us.imitate(us.bc, us.load("Pendulum"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"expert": "scripted"}, r"expert is 'scripted': its returns are needed, as in Sample.of"),
+        ({"expert": -150.0}, "expert is -150.0"),
+        ({"workers": -3}, "workers is -3"),
+        ({"episodes": 0}, "episodes is 0"),
+        ({"progress": True}, "progress is True"),
+    ],
+)
+def test_what_an_evaluation_cannot_use_is_named(result, arguments, words):
+    with pytest.raises(SettingError, match=words):
+        result.evaluate("Pendulum", **arguments)
+
+
+def test_a_misspelled_name_is_met_with_the_nearest_one():
+    for name, wanted in (("adirl", "adril"), ("advill", "advil"), ("DAGGER", "dagger")):
+        with pytest.raises(UnknownNameError, match=f"did you mean '{wanted}'"):
+            us.algorithms.find(name)
+    with pytest.raises(UnknownNameError, match=r"Or is it that of sac or soft_q, as in sac=\{'discount': ...\}"):
+        us.adril(discount=0.9)
 
 
 @pytest.mark.parametrize(

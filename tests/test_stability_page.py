@@ -101,7 +101,7 @@ def test_what_the_default_reaches(task, count, name):
         assert f"from {falls[0]:.0f} to {falls[-1]:.0f}" in PROSE
 
 
-SHOWN = (25_000, 50_000, 100_000, 200_000, 300_000)
+SHOWN = (25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 300_000)
 
 
 @pytest.mark.parametrize(("title", "count"), [("Without a part", 9), ("The four things", 18)])

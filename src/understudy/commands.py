@@ -23,10 +23,10 @@ from understudy.data import bundled, load
 from understudy.demo import EVALUATION_EPISODES, SEEDS, demo
 from understudy.envs import JAX_ENVIRONMENTS, make
 from understudy.envs.host import available
-from understudy.errors import NeedsError
+from understudy.errors import NeedsError, RunError, check_whole
 from understudy.evaluation import Evaluation
 from understudy.experts import as_expert
-from understudy.front_door import HOLDOUT, imitate
+from understudy.front_door import HOLDOUT, demonstrations_of, imitate
 from understudy.game import Algorithm
 from understudy.logs import LOGS, Kind, Logs, check_kinds, log_evaluation
 from understudy.networks import Activation
@@ -127,7 +127,7 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
         anew = f"; episodes of {options.env} begin anew" if on_the_host else ""
         print(f"Going on from {checkpoint}{anew}", file=sys.stderr)
     source = str(options.demos or options.env)
-    demonstrations = load(source)
+    demonstrations = demonstrations_of(source) if options.demos is None else load(source)
     # Bundled demonstrations were checked against their task: its simulator need not be installed to learn from them.
     needed = "environment" in algorithm.card.needs or source != options.env or source not in bundled()
     sys.path.insert(0, "")  # module:function may be in this directory
@@ -135,6 +135,7 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
     if options.budget is not None:
         if expert is None or options.env is None:
             raise NeedsError("--budget limits queries to an expert: pass --expert and --env")
+        check_whole(1, budget=options.budget)
         expert = as_expert(expert, make(options.env)).budget(options.budget)
     with (
         display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
@@ -284,6 +285,8 @@ def collect_command(
         noise: How far actions are moved, a standard deviation in half-ranges; discrete: how often any is taken instead.
     """
     check_place(out)
+    if Path(out).exists():
+        raise RunError(f"the file '{out}' is there already: choose another name, or remove it first")
     sys.path.insert(0, "")  # module:function may be in this directory
     with display.working(f"playing {episodes} episodes of {env}"):
         demonstrations = collect(env, _expert(expert, env, expert_activation), episodes, seed, noise=noise)

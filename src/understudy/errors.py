@@ -7,6 +7,9 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, SupportsIndex
 
+CLOSE = 0.5
+"""How alike two names are at least, where one is suggested for the other."""
+
 
 class UnderstudyError(Exception):
     """The base of all named errors; the command line prints its message as one line and exits with status 2."""
@@ -58,11 +61,16 @@ class DivergedError(UnderstudyError, ArithmeticError):
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "", place: str = "") -> UnknownNameError:
     """The error for an unknown `kind` called `name`, found in some `place`, suggesting the nearest of `known`."""
     known = sorted(known)
-    lowered = {option.lower(): option for option in known}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
-    way_out = f"did you mean '{lowered[close[0]]}'?" if close else f"known: {', '.join(known)}."
+    near = {option: _likeness(name.lower(), option.lower()) for option in known}
+    close = [option for option in known if near[option] >= CLOSE and near[option] == max(near.values())]
+    way_out = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}."
     where = f" in {place}" if place else ""
     return UnknownNameError(f"unknown {kind} '{name}'{where}: {way_out}{' ' + hint if hint else ''}")
+
+
+def _likeness(name: str, option: str) -> float:
+    """From 0 to 1, and above that of any other where letters only changed places."""
+    return 1.0 if sorted(name) == sorted(option) else difflib.SequenceMatcher(None, name, option).ratio()
 
 
 def check_positive(**settings: Any) -> None:
@@ -110,6 +118,13 @@ def check_choice(choices: tuple[str, ...], **settings: Any) -> None:
             raise SettingError(f"{name} is {value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
+def check_callable(words: str, **settings: Any) -> None:
+    """Refuse settings that are neither None nor functions."""
+    for name, value in settings.items():
+        if value is not None and not callable(value):
+            raise SettingError(f"{name} is {value!r}: a function of {words} is needed")
+
+
 def check_kind(kind: type, **settings: Any) -> None:
     """Refuse settings that are not of the given class."""
     for name, value in settings.items():
@@ -118,11 +133,13 @@ def check_kind(kind: type, **settings: Any) -> None:
 
 
 def check_names(kind: type, settings: Iterable[str]) -> None:
-    """Refuse names that a record's class has no setting of."""
-    known = [field.name for field in dataclasses.fields(kind) if field.init]
+    """Refuse names that a record's class has no setting of; a part of it that has one is named."""
+    own = {field.name: field.default for field in dataclasses.fields(kind) if field.init}
     for name in settings:
-        if name not in known:
-            raise unknown("hyperparameter", name, known, place=kind.__name__)
+        if name not in own:
+            parts = [part for part, value in own.items() if name in getattr(value, "__dataclass_fields__", {})]
+            hint = f"Or is it that of {' or '.join(parts)}, as in {parts[0]}={{'{name}': ...}}?" if parts else ""
+            raise unknown("hyperparameter", name, own, hint, place=kind.__name__)
 
 
 def check_switches(record: Any) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from understudy.actor import Actor, check_fits
 from understudy.envs import Environment, HostEnvironment, make
+from understudy.errors import SettingError, check_callable, check_whole
 from understudy.policies import Policy
 from understudy.rollouts import check_seed, rollout
 from understudy.run import Progress
@@ -76,6 +77,11 @@ def evaluate(
     environment given by name; the returns are the same however many there are. (They are spawned, so a script that asks
     for them needs the `if __name__ == "__main__":` guard.)
     """
+    check_whole(1, episodes=episodes)
+    check_whole(0, workers=workers)
+    check_callable("policies done, all policies and a dict of metrics", progress=progress)
+    if not isinstance(expert, Sample | None):
+        raise SettingError(f"expert is {expert!r}: its returns are needed, as in Sample.of(demonstrations.returns)")
     began, made = time.perf_counter(), make(env)
     for actor in policies:
         check_fits(actor, made)

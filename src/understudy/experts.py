@@ -71,6 +71,7 @@ class Expert:
             )
         if not np.isfinite(answer).all():
             raise SpecError(f"the expert answered with {int((~np.isfinite(answer)).sum())} NaN or infinite numbers")
+        _check_range(answer, spec)
         return answer.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
 
     def appraise(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
@@ -101,6 +102,23 @@ class Expert:
         return replace(self, values=offered)
 
 
+def _check_range(answer: np.ndarray, spec: Spec) -> None:
+    """Refuse actions that the environment does not have; as of demonstrations, by more than what rounding makes."""
+    space = spec.action
+    if isinstance(space, Discrete):
+        low, high, slack = np.asarray(0), np.asarray(space.n - 1), np.asarray(0)
+    else:
+        low, high = np.asarray(space.low), np.asarray(space.high)
+        slack = 1e-5 * (high - low)
+    bad = (answer < low - slack) | (answer > high + slack)
+    if bad.any():
+        ends = [", ".join(f"{end:g}" for end in np.atleast_1d(side)) for side in (low, high)]
+        raise SpecError(
+            f"the expert answered with {int(bad.sum())} actions outside the range, the first "
+            f"{answer[bad][0]:g}: actions are from {ends[0]} to {ends[1]}"
+        )
+
+
 def answer(expert: Policy, deterministic: bool, t: Int[Array, ""], obs: Array, key: Key[jax.Array, ""]) -> Array:
     """The expert's action in one state at time t, inside a compiled program: a question by itself, so that a mixture
     draws its component for each.
@@ -124,8 +142,8 @@ def as_expert(given: Any, env: Environment | HostEnvironment) -> Expert:
         if isinstance(env, Environment):
             return Expert(env.expert())
         raise NeedsError(
-            f"{env.name} has no scripted expert{' and none is bundled' if given is None else ''}: "
-            "pass expert= a saved policy, or 'module:function'"
+            f"{env.name} has no scripted expert{' and none is bundled' if given is None else ''}: give "
+            f"{'bundled, ' if env.name in bundled_experts() else ''}a saved policy, or 'module:function'"
         )
     if isinstance(given, str) and not Path(given).exists():
         if given == "bundled":

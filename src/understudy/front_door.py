@@ -15,10 +15,10 @@ from understudy import run
 from understudy.actor import Actor
 from understudy.checkpoints import Checkpoint, digest
 from understudy.collectors import Collector, Fused, Hosted, Stepped
-from understudy.data import Demonstrations, load
+from understudy.data import Demonstrations, bundled, load
 from understudy.envs import Environment, HostEnvironment, make, public_name
 from understudy.envs.values import Values
-from understudy.errors import DemonstrationError, NeedsError, SettingError, check_whole
+from understudy.errors import DemonstrationError, NeedsError, SettingError, check_callable, check_whole
 from understudy.experts import as_expert
 from understudy.game import Algorithm
 from understudy.logs import Logs
@@ -30,7 +30,10 @@ from understudy.workers import crew_size
 
 HOLDOUT = 0.02
 """The fraction of steps kept aside. Small: with few demonstrations, what is held out is missed in training."""
-NEED_WORDS = {"environment": "an environment: pass env=", "expert": "a queryable expert: pass expert="}
+NEED_WORDS = {
+    "environment": "an environment: pass env=, or --env in the shell",
+    "expert": "a queryable expert: pass expert=, or --expert in the shell",
+}
 
 
 def imitate(
@@ -53,18 +56,24 @@ def imitate(
     `seeds=5` trains five policies in one compiled program, a list names the seeds. `episodes` uses the first few
     episodes; a list of counts trains every seed on each, still in one program. `holdout` is the fraction of steps kept
     aside for selecting among the policies. `env`, where an algorithm does not need it, tells bounds and horizon and is
-    checked against the demonstrations. Ctrl-C ends training at the end of a round and returns what there is, with
-    `result.interrupted` set. `checkpoint` names a file that keeps the place now and then: the same call goes on from
-    it, after an interruption or a crash: to the same policies where nothing is played or in a JAX environment, in
-    Gymnasium with new episodes. Remove it once the result is saved. `visit` may look at the learners' states after each
-    round (`run.Visit`). `policy_obs` names the numbers of the observation that the policy sees, by index, where it must
-    do without the others; critics still see all of it. `workers` is how many processes step a Gymnasium environment for
-    an algorithm that learns while it plays (0: this one; default: as many as pay); the policies are the same however
-    many there are. `logs` names a directory where each round is written down as it ends, as CSV and, if asked for, for
-    TensorBoard and Weights & Biases: `Logs("runs/advil.logs", ["tensorboard"])`.
+    checked against the demonstrations; `expert`, where it asks nobody, is left alone. Ctrl-C ends training at the end
+    of a round and returns what there is, with `result.interrupted` set. `checkpoint` names a file that keeps the place
+    now and then: the same call goes on from it, after an interruption or a crash: to the same policies where nothing is
+    played or in a JAX environment, in Gymnasium with new episodes. Remove it once the result is saved. `visit` may look
+    at the learners' states after each round (`run.Visit`). `policy_obs` names the numbers of the observation that the
+    policy sees, by index, where it must do without the others; critics still see all of it. `workers` is how many
+    processes step a Gymnasium environment for an algorithm that learns while it plays (0: this one; default: as many as
+    pay); the policies are the same however many there are. `logs` names a directory where each round is written down as
+    it ends, as CSV and, if asked for, for TensorBoard and Weights & Biases: `Logs("runs/advil.logs", ["tensorboard"])`.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
+    check_callable("rounds done, all rounds and a dict of metrics", progress=progress)
+    check_callable("the rounds done and a function that gives the states", visit=visit)
+    if workers is not None:
+        check_whole(0, workers=workers)
     logs = Logs(logs) if isinstance(logs, str | os.PathLike) else logs
+    if not isinstance(logs, Logs | None):
+        raise SettingError(f"logs is {logs!r}: the name of a directory, or Logs(...), is needed")
     spec = replace(demonstrations.spec, policy_obs=cast(Any, policy_obs))  # Spec checks it
     seed_list, count_list = as_seeds(seeds), _counts(episodes, demonstrations)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
@@ -126,7 +135,6 @@ def collector_for(
         return None
     if algorithm.stepping is not None and isinstance(env, HostEnvironment):
         hands = crew_size(len(seeds), env) if workers is None else workers
-        check_whole(0, workers=hands)
         return Stepped(env, seeds, algorithm.stepping, algorithm.rounds, hands)
     asked = as_expert(expert, env) if "expert" in algorithm.card.needs else None
     values = None
@@ -145,10 +153,20 @@ def collector_for(
     return Hosted(env, asked, seeds)
 
 
+def demonstrations_of(env: str) -> Demonstrations:
+    """Those that are bundled for a task."""
+    if env not in bundled():
+        known = make(env).name  # a name that is misspelled is refused as that
+        raise NeedsError(f"{known} has no demonstrations of its own: give a file, or one of {', '.join(bundled())}")
+    return load(env)
+
+
 def _checked(
     algorithm: Algorithm, demonstrations: Any, env: Any, expert: Any
 ) -> tuple[Environment | HostEnvironment | None, Demonstrations]:
     """The environment and the demonstrations, made and loaded, after checking that the algorithm can use them."""
+    if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
+        raise SettingError(f"algorithm is the class {algorithm.__name__}: call it, as in {algorithm.card.name}()")
     if not isinstance(algorithm, Algorithm):
         raise SettingError(f"algorithm is {algorithm!r}: give a value such as understudy.bc()")
     card = algorithm.card
@@ -179,7 +197,10 @@ def _check_next_states(title: str, training: Dataset) -> None:
 
 def as_seeds(seeds: Any) -> list[int]:
     """The seeds that a number of them, or a list, stands for."""
-    numbers = _whole_numbers("seeds", list(range(seeds)) if isinstance(seeds, SupportsIndex) else seeds, least=0)
+    if isinstance(seeds, SupportsIndex):
+        check_whole(1, seeds=seeds)
+        seeds = list(range(operator.index(seeds)))
+    numbers = _whole_numbers("seeds", seeds, least=0)
     for seed in numbers:
         check_seed(seed)
     return numbers

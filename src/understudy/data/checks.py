@@ -37,12 +37,15 @@ class Checker:
             raise self.error(f"there are no episodes ({lengths.size} lengths, {steps} steps)")
         if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
             raise self.error(f"lengths has type {lengths.dtype} and shape {lengths.shape}: whole numbers are needed")
-        if (lengths > steps).any():
-            first = int(np.flatnonzero(lengths > steps)[0])
-            raise self.error(f"episode {first} has length {lengths[first]}, but there are only {steps} observations")
         if (lengths < 1).any():
             first = int(np.flatnonzero(lengths < 1)[0])
             raise self.error(f"episode {first} has length {lengths[first]}: every episode needs a step")
+        if (lengths > steps).any():
+            first = int(np.flatnonzero(lengths > steps)[0])
+            raise self.error(
+                f"episode {first} has length {lengths[first]}, but there are only {steps} observations: "
+                "lay episodes end to end, a row for each step"
+            )
         if lengths.sum() != steps:
             raise self.error(
                 f"lengths add up to {int(lengths.sum())}, but there are {steps} observations: "

@@ -137,7 +137,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         file = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DemonstrationError(f"{path}: not an npz file of arrays ({str(error).splitlines()[0]})") from error
+        what = "a directory" if path.is_dir() else "not an npz file of arrays"
+        raise DemonstrationError(f"{path}: {what}: see docs/demonstrations.md for the file format") from error
     if not isinstance(file, np.lib.npyio.NpzFile):
         raise DemonstrationError(f"{path}: a single array, not an npz file: save with np.savez(path, observations=...)")
     arrays = {}

@@ -1,8 +1,8 @@
 """What AdRIL's stability rests on: the learners that are compared, on either task of the paper, and their figure.
 
 The released runs had four things that the paper's text does not have. `RELEASED` names them: all of them, none, each
-alone and each left out, and the two that it needs the most without the other two, on the indicator kernel of those runs.
-Beside them stands the default, whole and without one of its parts.
+alone and each left out, and the two that it needs the most without the other two, on the indicator kernel of those
+runs. Beside them stands the default, whole and without one of its parts.
 """
 
 from collections.abc import Mapping, Sequence

@@ -119,7 +119,7 @@ class Store:
         """Keep the study as it is run now (`Study.plain`); its cells stay whatever it was before."""
         about = {"format": FORMAT, "study": json.loads(canonical(study))}
         if self.about() is None and self._foreign():
-            raise RunError(f"the directory '{self.directory}' is not empty, and no study: choose another")
+            raise RunError(f"the directory '{self.directory}' is not empty, and no study: choose another with --out")
         self._clear_left_overs()
         if self.about() != about:
             with self.room(STUDY):

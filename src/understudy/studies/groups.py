@@ -18,6 +18,7 @@ from understudy.checkpoints import digest
 from understudy.data import Demonstrations, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, HostEnvironment, make
 from understudy.errors import NeedsError, SettingError, unknown
+from understudy.front_door import demonstrations_of
 from understudy.game import Algorithm
 from understudy.results import hyperparameters, selected
 from understudy.studies.cells import key_of
@@ -68,7 +69,9 @@ def check_tasks(study: Study) -> dict[str, Environment | HostEnvironment]:
 
 def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
     """The demonstrations of every task, by its environment."""
-    return {task.env: load(task.env if task.demos == BUNDLED else task.demos) for task in study.tasks}
+    return {
+        task.env: demonstrations_of(task.env) if task.demos == BUNDLED else load(task.demos) for task in study.tasks
+    }
 
 
 def groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = None) -> list[Group]:
