@@ -197,6 +197,8 @@ def test_a_changed_study_goes_on_in_its_directory_and_others_are_left_alone(tmp_
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(RunError, match="is not empty, and no study"):
         Store(tmp_path).begin({"name": "small", "title": "one"})
+    with pytest.raises(RunError, match="choose another with --out"):
+        Store(tmp_path).check_own()
     with pytest.raises(RunError, match="is a file"):
         Store(tmp_path / "thesis.txt")
 

@@ -158,7 +158,9 @@ def _found(given: str) -> tuple[Study, Store]:
             )
         return Study.of(about["study"]), store
     study = Study.load(path)
-    return study, Store(f"runs/{study.name}")
+    store = Store(f"runs/{study.name}")
+    store.check_own()
+    return study, store
 
 
 def _doing(store: Store, group: Group) -> str:

@@ -118,12 +118,16 @@ class Store:
     def begin(self, study: dict[str, Any]) -> None:
         """Keep the study as it is run now (`Study.plain`); its cells stay whatever it was before."""
         about = {"format": FORMAT, "study": json.loads(canonical(study))}
-        if self.about() is None and self._foreign():
-            raise RunError(f"the directory '{self.directory}' is not empty, and no study: choose another with --out")
+        self.check_own()
         self._clear_left_overs()
         if self.about() != about:
             with self.room(STUDY):
                 write_json(self.directory / STUDY, about)
+
+    def check_own(self) -> None:
+        """Refuse a directory that holds something else."""
+        if self.about() is None and self._foreign():
+            raise RunError(f"the directory '{self.directory}' is not empty, and no study: choose another with --out")
 
     def path(self, key: str) -> Path:
         """A cell's file."""
