@@ -163,15 +163,20 @@ def test_episodes_count_once_a_seed_has_learned():
     assert (nothing.learned, nothing.failed, nothing.told_apart) == (0, 0, None)
 
 
-def test_what_policies_play_is_seen_as_their_own_critic_and_kernel_see_it(tmp_path, monkeypatch):
-    shown, kept = pendulum(1.0), {}
-    judge = failures._judged
+def judged(monkeypatch):
+    """The states and episodes that come to be judged, by seed and environment steps."""
+    kept, judge = {}, failures._judged
 
     def keep(state, played, *rest):
         kept[rest[1][:2]] = state, played
         return judge(state, played, *rest)
 
     monkeypatch.setattr(failures, "_judged", keep)
+    return kept
+
+
+def test_what_policies_play_is_seen_as_their_own_critic_and_kernel_see_it(tmp_path, monkeypatch):
+    shown, kept = pendulum(1.0), judged(monkeypatch)
     asked = group(shown)
     records, found = failures.watched(asked, shown, us.make("Pendulum"), tmp_path, 1, quiet)
     assert [(e.seed, e.x, e.episode) for e in found] == [(s, x, i) for x in (64, 128) for s in (0, 3) for i in (0, 1)]
@@ -198,21 +203,14 @@ def test_what_policies_play_is_seen_as_their_own_critic_and_kernel_see_it(tmp_pa
 
 @pytest.mark.parametrize("kernel", ["features", "indicator"])
 def test_an_episode_is_judged_where_it_is_lost_and_a_good_one_all_along(tmp_path, monkeypatch, kernel):
-    shown, kept = pendulum(1.0), {}
-    judge = failures._judged
-
-    def keep(state, played, *rest):
-        kept[rest[1][:2]] = state, played
-        return judge(state, played, *rest)
-
-    monkeypatch.setattr(failures, "_judged", keep)
+    shown, kept = pendulum(1.0), judged(monkeypatch)
     failures.watched(group(shown, kernel=kernel), shown, us.make("Pendulum"), tmp_path, 1, quiet)
     state, played = kept[0, 128]
     horizon = played.rewards.shape[1]
     rewards = np.ones_like(played.rewards)
     rewards[1, 80:] = 0.0  # from step 56 on fewer than 25 are ahead
     seen = jax.tree.map(jnp.asarray, shown.first(2).transitions())
-    good, lost = judge(state, replace(played, rewards=rewards), seen, (0, 128, 128), horizon, horizon, 0.0)
+    good, lost = failures._judged(state, replace(played, rewards=rewards), seen, (0, 128, 128), horizon, horizon, 0.0)
     assert (good.lost_at, lost.lost_at) == (None, 56)
     for one, where in ((good, slice(None)), (lost, slice(56, 106))):
         obs, act = (jnp.asarray(x[one.episode, where]) for x in (played.steps.obs, played.steps.act))
