@@ -91,6 +91,7 @@ def test_the_figure_has_a_row_for_each_task_and_a_colour_for_each_thing(tmp_path
         _curve("default", {"averaging": 0.0}),
         _curve("default", {"averaging": 3.0}),  # nobody of the comparison
         _curve("default", {}, demonstrations="bundled"),
+        _curve("default", {}, demonstrations="others.npz"),
         _curve("paper", {}),
         _curve("paper", ablation.without("random_rounds")),
         _curve("paper", ablation.without("resets", "restart_schedule", "timeouts_terminal")),

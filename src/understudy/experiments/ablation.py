@@ -5,6 +5,7 @@ alone and each left out, and the two that it needs the most without the other tw
 runs. Beside them stands the default, whole and without one of its parts.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "time limits for ends": {"timeouts_terminal": True},
 }
 """The default, and what it is without a part."""
-TWO = dict.fromkeys(("restart_schedule", "timeouts_terminal"), False)
-"""Switched off where the released recipe has only the two of the four that it needs the most."""
 PANELS = ("the default, without a part", "one of the recipe's four alone", "without one of the four")
 TRAJECTORIES = 20
 STEPS = 300_000
@@ -41,6 +40,10 @@ STEPS = 300_000
 def without(*names: str) -> dict[str, Any]:
     """Some of the four switched off."""
     return dict.fromkeys(names, False)
+
+
+TWO = without("restart_schedule", "timeouts_terminal")
+"""The released recipe with the two of the four that it needs the most."""
 
 
 def learners() -> list[Entry]:
@@ -62,9 +65,10 @@ def _named(preset: str, settings: dict[str, Any]) -> str:
 def draw(found: Mapping[str, Sequence[reward.Curve]], path: Path) -> bool:
     """Returns by environment steps, a row of panels for each task; False where there is none to draw.
 
-    Learners that are not of the comparison are left out, and so are other demonstrations where there are given ones.
+    Learners that are not of the comparison are left out, and of several demonstrations all but those that were given,
+    and that most have learned from.
     """
-    rows = {task: _panels([c for c in own if not c.bundled] or own) for task, own in found.items()}
+    rows = {task: _panels(_alike(own)) for task, own in found.items()}
     rows = {task: panels for task, panels in rows.items() if any(panels)}
     if not rows:
         return False
@@ -82,6 +86,13 @@ def draw(found: Mapping[str, Sequence[reward.Curve]], path: Path) -> bool:
             axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
     figures.save(picture, path)
     return True
+
+
+def _alike(found: Sequence[reward.Curve]) -> list[reward.Curve]:
+    """Those of the same demonstrations."""
+    given = [curve for curve in found if not curve.bundled] or found
+    count = Counter(curve.demonstrations for curve in given)
+    return [curve for curve in given if curve.demonstrations == max(count, key=lambda name: count[name])]
 
 
 def _panels(found: Sequence[reward.Curve]) -> list[dict[str, tuple[str, reward.Curve]]]:
