@@ -38,6 +38,7 @@ LEARNERS = {
 LEARNERS["the last policy, a hot start"] = ("default", LEARNERS["the last policy"][1] | LEARNERS["a hot start"][1])
 LEARNERS["none of the four"] = ("paper", ablation.without(*ablation.RELEASED))
 LEARNERS |= {f"{words} alone": ("paper", _alone(name)) for name, words in ablation.RELEASED.items()}
+LEARNERS["random actions and new episodes, 3 seeds"] = ("paper", ablation.TWO)
 LEARNERS |= {f"without {words}": ("paper", ablation.without(name)) for name, words in ablation.RELEASED.items()}
 LEARNERS["all four: the released recipe"] = ("paper", {})
 
@@ -104,7 +105,7 @@ def test_what_the_default_reaches(task, count, name):
 SHOWN = (25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 300_000)
 
 
-@pytest.mark.parametrize(("title", "count"), [("Without a part", 9), ("The four things", 18)])
+@pytest.mark.parametrize(("title", "count"), [("Without a part", 9), ("The four things", 19)])
 def test_without_a_part_and_without_the_four(title, count):
     shown = rows(title)
     assert len(shown) == count
@@ -112,7 +113,7 @@ def test_without_a_part_and_without_the_four(title, count):
         found = curve(task, learner)
         xs = [x for x in sorted(found.returns) if x <= 300_000]
         late = {x: found.returns[x] for x in xs if x >= 75_000}
-        assert {len(seeds) for seeds in late.values()} == {5}
+        assert {len(seeds) for seeds in late.values()} == {3 if learner.endswith("3 seeds") else 5}
         last = Sample.of(np.mean([found.returns[x] for x in xs[-5:]], axis=0)) if xs[-1] == 300_000 else None
         wanted = [with_error(found.samples.get(x)) for x in SHOWN]
         wanted += [with_error(last), f"{min(seeds.min() for seeds in late.values()):.0f}", bad(found)]
@@ -132,7 +133,7 @@ def bad(found, until=300_000):
 def test_where_episodes_fail_and_who_sees_it():
     shown = rows("Where episodes fail, and who sees it")
     lines = figure_studies.lines(RESULTS / "adril-ablation-episodes.csv", COLUMNS)
-    assert len(shown) == 20
+    assert len(shown) == 21
     for (task, learner), cells in shown.items():
         preset, settings = LEARNERS[learner]
         own = [
@@ -263,6 +264,15 @@ def test_what_the_page_says_of_the_four():
     more = f"with none of the four ({ends('HalfCheetah', 'none of the four').mean:.0f}, {bad(nothing).split()[0]})"
     assert few in PROSE
     assert more in PROSE
+    two = curve("HalfCheetah", "random actions and new episodes, 3 seeds")
+    late = [min(seeds) for x, seeds in two.returns.items() if x >= 75_000]
+    assert (
+        f"at {with_error(two.samples[50_000])} after 50,000 already, no evaluation below {min(late):.0f} from" in PROSE
+    )
+    assert max(two.returns) == 200_000
+    played = rows("Where episodes fail, and who sees it")["HalfCheetah", "random actions and new episodes, 3 seeds"]
+    assert f"and none of {played[1]} episodes failed" in PROSE
+    assert played[2] == "0"
     seldom = curve("HalfCheetah", "without new episodes").returns
     assert min(min(seldom[x]) for x in range(75_000, 150_001, 25_000)) > 2100
     assert all(min(seldom[x]) < 1900 for x in range(175_000, 300_001, 25_000))
