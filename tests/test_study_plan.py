@@ -135,7 +135,7 @@ def test_settings_become_what_the_fields_are() -> None:
         ("[8, 8]", '[8, "x"]', 25, "hidden[1] is 'x': a whole number is needed"),
         ("round_steps = 2500", "round_steps = 1e3", 33, "round_steps is 1000.0: a whole number is needed"),
         ("seeds = 2", 'seeds = "two"', 4, "seeds is 'two'"),
-        ("seeds = 2", "seeds = 0", 4, "seeds is empty"),
+        ("seeds = 2", "seeds = 0", 4, "seeds is 0: a whole number of at least 1 is needed"),
         ("seeds = 2", "seeds = [1, 1]", 4, "each value can be given once"),
         ("episodes = 3", "episodes = 0", 5, "episodes is 0: a whole number of at least 1"),
         ("every = 2_000", "every = 20_000", 7, "more than the 10000 steps"),
