@@ -213,6 +213,8 @@ def test_what_is_wrong_with_an_expert_is_named():
         Expert(lambda obs: np.full((2, 1), 50.0)).ask(np.ones((2, 4)), FOREST.spec, np.random.default_rng(0))
     with pytest.raises(SpecError, match="1 actions outside the range, the first 2: actions are from 0 to 1"):
         Expert(lambda obs: np.array([0, 2])).ask(np.ones((2, 4)), host.spec, np.random.default_rng(0))
+    with pytest.raises(SpecError, match=r"1 actions outside the range, the first 0\.5"):
+        Expert(lambda obs: np.array([0.5, 1])).ask(np.ones((2, 4)), host.spec, np.random.default_rng(0))
     with pytest.raises(SpecError, match="NaN"):
         Expert(lambda obs: obs[:, 3:] * np.nan).ask(np.ones((2, 4)), FOREST.spec, np.random.default_rng(0))
 

@@ -24,7 +24,7 @@ from understudy.envs import Environment, HostEnvironment
 from understudy.envs.values import MonteCarlo, Values
 from understudy.errors import NeedsError, SpecError, check_whole, unknown
 from understudy.policies import Policy
-from understudy.types import Discrete, Spec
+from understudy.types import ActionSpace, Discrete, Spec
 from understudy.weights import holds_weights, policy_from_weights
 
 Function = Callable[[np.ndarray], np.ndarray]
@@ -71,7 +71,7 @@ class Expert:
             )
         if not np.isfinite(answer).all():
             raise SpecError(f"the expert answered with {int((~np.isfinite(answer)).sum())} NaN or infinite numbers")
-        _check_range(answer, spec)
+        _check_range(answer, spec.action)
         return answer.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
 
     def appraise(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
@@ -102,17 +102,12 @@ class Expert:
         return replace(self, values=offered)
 
 
-def _check_range(answer: np.ndarray, spec: Spec) -> None:
-    """Refuse actions that the environment does not have; as of demonstrations, by more than what rounding makes."""
-    space = spec.action
-    if isinstance(space, Discrete):
-        low, high, slack = np.asarray(0), np.asarray(space.n - 1), np.asarray(0)
-    else:
-        low, high = np.asarray(space.low), np.asarray(space.high)
-        slack = 1e-5 * (high - low)
-    bad = (answer < low - slack) | (answer > high + slack)
+def _check_range(answer: np.ndarray, space: ActionSpace) -> None:
+    """Refuse actions that the environment does not have."""
+    bad = space.outside(answer)
     if bad.any():
-        ends = [", ".join(f"{end:g}" for end in np.atleast_1d(side)) for side in (low, high)]
+        low, high = ((0,), (space.n - 1,)) if isinstance(space, Discrete) else (space.low, space.high)
+        ends = [", ".join(f"{end:g}" for end in side) for side in (low, high)]
         raise SpecError(
             f"the expert answered with {int(bad.sum())} actions outside the range, the first "
             f"{answer[bad][0]:g}: actions are from {ends[0]} to {ends[1]}"

@@ -44,6 +44,12 @@ class Continuous:
     def shape(self) -> tuple[int, ...]:
         return (len(self.low),)
 
+    def outside(self, actions: np.ndarray) -> np.ndarray:
+        """Which numbers are beyond the bounds, by more than rounding makes."""
+        low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+        slack = 1e-5 * (high - low)
+        return np.asarray((actions < low - slack) | (actions > high + slack))
+
 
 MOST_ACTIONS = 1_000_000
 
@@ -63,6 +69,10 @@ class Discrete:
     @property
     def shape(self) -> tuple[int, ...]:
         return ()
+
+    def outside(self, actions: np.ndarray) -> np.ndarray:
+        """Which are none of them."""
+        return np.asarray((actions < 0) | (actions >= self.n) | (actions != np.floor(actions)))
 
 
 ActionSpace = Continuous | Discrete

@@ -118,7 +118,7 @@ class Checker:
             if most >= MOST_ACTIONS:
                 raise self.error(f"a discrete action is {most}: continuous actions are real numbers, not integers")
             space = Discrete(max(most + 1, 1))
-        bad = (actions < 0) | (actions >= space.n)
+        bad = space.outside(actions)
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             raise self.error(
@@ -138,8 +138,7 @@ class Checker:
         if actions.shape[1:] != space.shape:
             raise self.error(f"actions have {actions.shape[1]} dimensions, the action space {space.shape[0]}")
         low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-        slack = 1e-5 * (high - low)
-        bad = (actions < low - slack) | (actions > high + slack)
+        bad = space.outside(actions)
         if bad.any():
             step, dimension = np.argwhere(bad)[0]
             raise self.error(
