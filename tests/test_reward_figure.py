@@ -173,10 +173,10 @@ def test_seeds_that_stopped_before_the_end_are_told():
     def line(seed, x, payoff):
         return {**about, "seed": str(seed), "x": str(x), "payoff": payoff}
 
-    found = [line(seed, x, "0.5" if x < stop else "") for seed, stop in ((0, 9), (1, 2), (2, 9)) for x in (1, 2, 3)]
+    found = [line(seed, x, "0.5" if x < stop else "") for seed, stop in ((0, 9), (1, 2), (2, 1)) for x in (1, 2, 3)]
     (curve,) = reward.read(found)
-    assert curve.stopped == (1,)
-    assert reward.stopped(curve) == "Stopped before the end, and evaluated as it was then: seed 1. "
+    assert curve.stopped == (1, 2)
+    assert reward.stopped(curve) == "Stopped before the end, and evaluated as it was then: seed 1, 2. "
     (unmeasured,) = reward.read([{**one, "payoff": ""} for one in found])
     assert (unmeasured.stopped, reward.stopped(unmeasured)) == ((), "")
     stored = reward.read(figure_studies.lines(Path(__file__).parent.parent / "docs/results/reward-ant.csv"))

@@ -127,7 +127,8 @@ def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
             chosen.setdefault(key, []).append(float(line["mean_return"]))
     curves = []
     for key, points in found.items():
-        line = about[key]
+        line, judged = about[key], payoffs[key]
+        measured = any(payoff for own in judged.values() for payoff in own)
         curves.append(
             Curve(
                 *(key[0], key[1], int(key[2]), json.loads(key[3]), key[4].partition("@")[0]),
@@ -136,7 +137,7 @@ def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
                 float(line["train_seconds"] or 0),
                 line["device"],
                 Sample.of(chosen[key]) if key in chosen else None,
-                tuple(seed for seed, own in payoffs[key].items() if own[0] and not own[-1]),
+                tuple(seed for seed, own in judged.items() if measured and not own[-1]),
             )
         )
     return curves
