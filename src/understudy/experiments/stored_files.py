@@ -1,5 +1,6 @@
 """The stored results themselves, as Markdown tables: what made every CSV file of a folder, and what is missing."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,16 @@ def files_table(results: Path) -> str:
 
 
 def _seconds(lines: Rows) -> str:
-    """Of all programs in the file: runs of one program share their time, and it is counted once."""
+    """Of all programs in the file: runs of one program share their time, and it is counted once.
+
+    Exactly, since a set has them in another order every time, and a sum of half a second is rounded up or down by it.
+    """
     programs = set()
     for line in lines:
         if line.get("train_seconds"):
             names = ("env", "algorithm", "preset", "settings", "demonstrations")
             programs.add((*(line.get(name, "") for name in names), float(line["train_seconds"])))
-    return f"{sum(program[-1] for program in programs):.0f}" if programs else ""
+    return f"{math.fsum(program[-1] for program in programs):.0f}" if programs else ""
 
 
 def _seen(lines: Rows, column: str) -> list[str]:
