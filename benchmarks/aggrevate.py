@@ -15,12 +15,12 @@ import numpy as np
 import tyro
 
 import understudy as us
-from understudy import display
+from understudy.core import display
 from understudy.envs.forest import Forest
-from understudy.experiments.forest import trials
-from understudy.experiments.rounds import COLUMNS, MADE
 from understudy.game import Algorithm
-from understudy.results import write_csv
+from understudy.paper.forest import trials
+from understudy.paper.rounds import COLUMNS, MADE
+from understudy.train.results import write_csv
 
 LEARNERS: dict[str, Algorithm] = {
     "aggrevate, default": us.aggrevate(),

@@ -19,8 +19,8 @@ import numpy as np
 import tyro
 
 import understudy as us
-from understudy import run
-from understudy.results import provenance, write_csv
+from understudy.train import loop as run
+from understudy.train.results import provenance, write_csv
 
 HERE = Path(__file__).parent
 OBS, ACT = 26, 6  # HalfCheetah's

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import understudy as us
-from understudy.results import provenance, write_csv
+from understudy.train.results import provenance, write_csv
 
 OUT = Path(__file__).parent.parent / "docs/results/exploration.csv"
 EPISODES = 25
@@ -39,7 +39,7 @@ def main() -> None:
     about = [command, versions, f"{os.cpu_count()} cores, {made['device']}", made["date"]]
     rows = []
     for sde in (False, True):
-        learned = us.rl.learn(us.rl.SAC(hidden=(64, 64), sde=sde), asked.env, asked.steps, asked.seeds)
+        learned = us.learn(us.rl.SAC(hidden=(64, 64), sde=sde), asked.env, asked.steps, asked.seeds)
         for seed, actor in enumerate(learned.policies):
             tried, plain = (us.collect(asked.env, actor, EPISODES, deterministic=sure) for sure in (False, True))
             returned = float(np.asarray(plain.returns).mean())

@@ -29,14 +29,15 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key
 
 import understudy as us
-from understudy import payoffs, run
 from understudy.algorithms.off_q.advil import AdVIL, AdVILState, mixed
 from understudy.algorithms.off_q.valuedice import Places, ValueDICE, ValueDICEState
-from understudy.critics import gradient_penalty, interpolate
-from understudy.gaussians import Gaussian
-from understudy.networks import MLP
-from understudy.results import hyperparameters, provenance, write_csv
-from understudy.types import Dataset, RoundData, Samples
+from understudy.core.types import Dataset, RoundData, Samples
+from understudy.game import payoffs
+from understudy.game.critics import gradient_penalty, interpolate
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.networks import MLP
+from understudy.train import loop as run
+from understudy.train.results import hyperparameters, provenance, write_csv
 
 HERE = Path(__file__).parent
 OBS, ACT = 26, 6  # HalfCheetah's

@@ -2,7 +2,7 @@
 
     python benchmarks/off_q_payoffs.py --task halfcheetah --demos FILE
 
-For each learner, size and seed: the Gaussian-kernel off-Q payoff (`understudy.selection`) on the demonstrated episodes
+For each learner, size and seed: the Gaussian-kernel off-Q payoff (`understudy.train.selection`) on the demonstrated episodes
 that the run did not learn from, and for a committee the mean payoff of its members alone. Rows go to
 docs/results/off-q-payoffs-TASK.csv.
 """
@@ -16,15 +16,15 @@ import numpy as np
 import tyro
 
 import understudy as us
-from understudy.actor import Actor
-from understudy.experiments import figure_studies
-from understudy.experiments.off_q import TASKS
+from understudy.core.statistics import Sample
+from understudy.core.types import Dataset
+from understudy.paper import figure_studies
+from understudy.paper.off_q import TASKS
 from understudy.policies import Committee, Framed
-from understudy.results import provenance, write_csv
-from understudy.selection import held_out, held_out_payoff
-from understudy.statistics import Sample
+from understudy.policies.actor import Actor
 from understudy.studies import Store
-from understudy.types import Dataset
+from understudy.train.results import provenance, write_csv
+from understudy.train.selection import held_out, held_out_payoff
 
 
 @dataclass(frozen=True)

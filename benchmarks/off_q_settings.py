@@ -3,7 +3,7 @@
     python benchmarks/off_q_settings.py --task halfcheetah --demos FILE
 
 Every setting learns from the first few episodes, all settings and seeds of an algorithm in one program (they differ in
-numbers alone, and numbers are a vmap axis). The payoff is the Gaussian-kernel off-Q payoff (`understudy.selection`) on
+numbers alone, and numbers are a vmap axis). The payoff is the Gaussian-kernel off-Q payoff (`understudy.train.selection`) on
 episodes that none of them saw. Rows go to docs/results/off-q-settings-TASK.csv.
 """
 
@@ -19,14 +19,14 @@ import tyro
 from jaxtyping import Array
 
 import understudy as us
-from understudy.actor import Actor
-from understudy.experiments.off_q import TASKS
-from understudy.lanes import traced
+from understudy.core.statistics import Sample, interval
+from understudy.core.types import Dataset, RoundData, Spec, State
+from understudy.paper.off_q import TASKS
 from understudy.policies import Policy
-from understudy.results import provenance, write_csv
-from understudy.selection import held_out, held_out_payoff
-from understudy.statistics import Sample, interval
-from understudy.types import Dataset, RoundData, Spec, State
+from understudy.policies.actor import Actor
+from understudy.train.programs import traced
+from understudy.train.results import provenance, write_csv
+from understudy.train.selection import held_out, held_out_payoff
 
 # A group shares its first entry, which may change shapes; the settings of a group are one program.
 Group = tuple[dict[str, Any], dict[str, dict[str, float]]]

@@ -26,14 +26,14 @@ import numpy as np
 import tyro
 
 import understudy as us
-from understudy import display
-from understudy.actor import Actor
-from understudy.checkpoints import Checkpoint
-from understudy.experiments import off_q, published
-from understudy.results import provenance, write_csv
-from understudy.storage import write_json
-from understudy.types import RoundData
-from understudy.watch import Watch
+from understudy.core import display
+from understudy.core.storage import write_json
+from understudy.core.types import RoundData
+from understudy.game.stopping import Watch
+from understudy.paper import off_q, published
+from understudy.policies.actor import Actor
+from understudy.train.checkpoints import Checkpoint
+from understudy.train.results import provenance, write_csv
 
 TRAJECTORIES = 10
 

@@ -28,15 +28,15 @@ from jaxtyping import Array, Float
 
 import understudy as us
 from off_q import cores, moment, tell, weights
-from understudy import run
 from understudy.algorithms.on_q.daequil import DAeQuIL, DAeQuILState
-from understudy.collectors import Fused
-from understudy.critics import MLPCritic, gradient_penalty
+from understudy.collect.collectors import Fused
+from understudy.collect.rollouts import play
+from understudy.core.types import Dataset, RoundData
 from understudy.envs.forest import Dodge, Forest
-from understudy.experiments.forest import swerve
-from understudy.results import hyperparameters, provenance, write_csv
-from understudy.rollouts import play
-from understudy.types import Dataset, RoundData
+from understudy.game.critics import MLPCritic, gradient_penalty
+from understudy.paper.forest import swerve
+from understudy.train import loop as run
+from understudy.train.results import hyperparameters, provenance, write_csv
 
 HERE = Path(__file__).parent
 MANY = 10

@@ -19,11 +19,11 @@ import numpy as np
 import tyro
 
 import understudy as us
-from understudy import run
-from understudy.collectors import Stepped
+from understudy.collect.collectors import Stepped
+from understudy.collect.workers import crew_size
 from understudy.envs import HostEnvironment
-from understudy.results import provenance
-from understudy.workers import crew_size
+from understudy.train import loop as run
+from understudy.train.results import provenance
 
 HERE = Path(__file__).parent
 

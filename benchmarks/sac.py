@@ -29,11 +29,11 @@ from jaxtyping import Array, Float, Key
 
 import understudy as us
 from off_q import cores, moment, tell, weights, write
-from understudy.results import provenance
+from understudy.core.types import Spec
 from understudy.rl import SAC
 from understudy.rl.base import Batch, Experience
 from understudy.rl.sac import SACState
-from understudy.types import Spec
+from understudy.train.results import provenance
 
 HERE = Path(__file__).parent
 OBS, ACT, BATCH, CAPACITY = 26, 6, 256, 100_000  # HalfCheetah's, and a replay that all fill

@@ -31,13 +31,13 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from understudy.results import provenance, write_csv
 from understudy.tabular import FiniteMDP, occupancy, soft_response, values
 from understudy.tabular.classical import feature_moments, maxent
 from understudy.tabular.games import Game
 from understudy.tabular.mdp import Table, over_batches
 from understudy.tabular.moments import reward_box
 from understudy.tabular.solvers import CHECKS, PACE, solve
+from understudy.train.results import provenance, write_csv
 
 HERE = Path(__file__).parent
 STATES, ACTIONS, HORIZON = 50, 10, 100

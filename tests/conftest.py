@@ -12,9 +12,9 @@ import pytest
 
 import browser
 import understudy as us
+from understudy.core.types import Spec
 from understudy.envs.base import Environment, Timestep
 from understudy.policies import Categorical
-from understudy.types import Spec
 
 # Tests compile hundreds of programs and run most of them for a moment, so that compiling quickly matters more than the
 # code that comes of it. JAX reads its variable at import: it is for the processes that tests start.

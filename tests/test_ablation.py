@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli
-from understudy.checkpoints import Checkpoint
-from understudy.errors import SettingError
-from understudy.experiments import ablation, failures, reward
-from understudy.experiments.episodes import Episode, lost_at, read
-from understudy.experiments.failure_summary import summed_up
-from understudy.reproduce_ablation import COLUMNS
+from understudy.cli.main import main as cli
+from understudy.core.errors import SettingError
+from understudy.paper import ablation, failures, reward
+from understudy.paper.episodes import Episode, lost_at, read
+from understudy.paper.failure_summary import summed_up
+from understudy.paper.reproduce_ablation import COLUMNS
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
 from understudy.studies.groups import groups
 from understudy.studies.report import table
+from understudy.train.checkpoints import Checkpoint
 
 SMALL = {
     "rounds": 2,

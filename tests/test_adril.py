@@ -13,10 +13,10 @@ import understudy as us
 from understudy.algorithms.reward.adril import PAPER, ByFeatures, ByPoints
 from understudy.algorithms.reward.matching import Tally, _added
 from understudy.algorithms.reward.moments import Labels, Side, Sides, counted, expert_side
-from understudy.errors import SettingError, UnknownNameError
-from understudy.kernels import GaussianKernel
+from understudy.core.errors import SettingError, UnknownNameError
+from understudy.core.types import Dataset, History, RoundData, Transition
+from understudy.game.kernels import GaussianKernel
 from understudy.rl import SAC, SoftQ
-from understudy.types import Dataset, History, RoundData, Transition
 
 HORIZON = 10
 SPACE = us.Continuous((-2.0,), (2.0,))

@@ -7,13 +7,13 @@ import pytest
 
 import understudy as us
 from understudy.algorithms.off_q.advil import mixed
-from understudy.critics import MLPCritic
-from understudy.errors import SettingError
-from understudy.networks import MLP
+from understudy.core.errors import SettingError
+from understudy.core.types import RoundData, Samples, Spec, Transition
+from understudy.game.critics import MLPCritic
+from understudy.game.stopping import Target
 from understudy.policies import Categorical, Deterministic, start
-from understudy.run import traced
-from understudy.types import RoundData, Samples, Spec, Transition
-from understudy.watch import Target
+from understudy.policies.networks import MLP
+from understudy.train.loop import traced
 
 TINY = {"rounds": 2, "steps": 3, "batch_size": 8, "hidden": (8,)}
 SMALL = {"hidden": (64, 64), "batch_size": 128, "policy_lr": 1e-3, "rounds": 12, "steps": 250}

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import front_door
-from understudy.collectors import Fused, chances, explored
+from understudy.collect.collectors import Fused, chances, explored
+from understudy.core.errors import NeedsError, SettingError, SpecError
 from understudy.envs.finite import ExactValues
 from understudy.envs.values import MonteCarlo
-from understudy.errors import NeedsError, SettingError, SpecError
-from understudy.experts import Expert
-from understudy.run import traced
+from understudy.experts.expert import Expert
 from understudy.tabular import FiniteMDP, best_response, performance, uniform
+from understudy.train import imitate as front_door
+from understudy.train.loop import traced
 
 TINY = {
     "rounds": 3,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.errors import SettingError
-from understudy.run import traced
-from understudy.types import RoundData
+from understudy.core.errors import SettingError
+from understudy.core.types import RoundData
+from understudy.train.loop import traced
 
 SMALL = {"hidden": (32, 32), "batch_size": 128, "lr": 3e-3, "rounds": 10, "steps": 200}
 

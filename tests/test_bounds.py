@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.errors import SettingError, SpecError
+from understudy.core.errors import SettingError, SpecError
 from understudy.tabular import imitation_gap
 from understudy.tabular.bounds import (
     cliff_off_q,

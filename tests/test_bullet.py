@@ -8,7 +8,7 @@ import pytest
 
 import understudy as us
 from understudy.envs.bullet import Stride, quickened
-from understudy.envs.host import quiet
+from understudy.envs.gymnasium import quiet
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("pybullet_envs_gymnasium") is None, reason="needs the bullet extra"

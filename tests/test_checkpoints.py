@@ -14,9 +14,9 @@ import pytest
 import test_cli
 import test_run
 import understudy as us
-from understudy import display
-from understudy.checkpoints import Checkpoint
-from understudy.errors import RunError
+from understudy.core import display
+from understudy.core.errors import RunError
+from understudy.train.checkpoints import Checkpoint
 
 demonstrations, no_criterion, understudy = test_run.demonstrations, test_run.no_criterion, test_cli.understudy
 Counting, counted = test_run.Counting, test_run.counted
@@ -37,7 +37,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def every_round(monkeypatch):
-    monkeypatch.setattr("understudy.front_door.Checkpoint", EveryRound)
+    monkeypatch.setattr("understudy.train.imitate.Checkpoint", EveryRound)
 
 
 def ctrl_c(at):
@@ -76,9 +76,9 @@ def test_an_interrupted_run_goes_on_to_the_same_policies(place):
 def test_the_time_of_earlier_sittings_counts(demonstrations, place, monkeypatch):
     """The first sitting's clock moves on with every look at it; the second's stands still."""
     ticks = itertools.count()
-    monkeypatch.setattr("understudy.run.time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+    monkeypatch.setattr("understudy.train.loop.time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
     us.imitate(Counting("never"), demonstrations, checkpoint=place, progress=ctrl_c(4))
-    monkeypatch.setattr("understudy.run.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr("understudy.train.loop.time", SimpleNamespace(perf_counter=lambda: 0.0))
     finished = us.imitate(Counting("never"), demonstrations, checkpoint=place)
     assert not finished.interrupted
     assert finished.config["seconds"] >= 1
@@ -122,7 +122,7 @@ def test_a_run_that_had_diverged_keeps_its_last_good_round(demonstrations, place
 def test_a_finished_run_is_returned_at_once(demonstrations, place, every_round, monkeypatch):
     learn = partial(us.imitate, Counting("never"), demonstrations, seeds=3, checkpoint=place)
     finished = learn()
-    monkeypatch.setattr("understudy.lanes._round", never)
+    monkeypatch.setattr("understudy.train.programs._round", never)
     assert_same(learn(progress=never), finished)
 
 
@@ -193,7 +193,7 @@ def test_what_is_kept_is_what_is_found(kept):
 
 
 def test_another_version_of_the_format_is_refused(kept, monkeypatch):
-    monkeypatch.setattr("understudy.checkpoints.FORMAT", 2)
+    monkeypatch.setattr("understudy.train.checkpoints.FORMAT", 2)
     with pytest.raises(RunError, match="is a checkpoint of another version of understudy"):
         kept.load()
 

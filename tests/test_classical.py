@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from understudy import payoffs
-from understudy.critics import TableCritic
-from understudy.errors import SettingError, SpecError
-from understudy.game import NEEDS
+from understudy.core.errors import SettingError, SpecError
+from understudy.game import NEEDS, payoffs
+from understudy.game.critics import TableCritic
 from understudy.tabular import (
     FiniteMDP,
     best_response,

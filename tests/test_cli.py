@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli, commands, demo, display
+from understudy.cli import commands, demo
+from understudy.cli.main import main as cli
+from understudy.core import display
 
 SMALL = ["--rounds", "3", "--steps", "20", "--hidden", "16", "--batch-size", "32"]
 

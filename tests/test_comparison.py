@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from understudy import cli
-from understudy.errors import RunError, SettingError, UnknownNameError
-from understudy.experiments import comparison, comparison_claims, published, stored_files
-from understudy.experiments.comparison import AGREES, HIGHER, LOWER, NO_TEST, NOT_YET
-from understudy.reproduce_tables import PLACE, filled, reproduce_tables, tables
-from understudy.statistics import Sample, apart
+from understudy.cli.main import main as cli
+from understudy.core.errors import RunError, SettingError, UnknownNameError
+from understudy.core.statistics import Sample, apart
+from understudy.paper import comparison, comparison_claims, published, stored_files
+from understudy.paper.comparison import AGREES, HIGHER, LOWER, NO_TEST, NOT_YET
+from understudy.paper.reproduce_tables import PLACE, filled, reproduce_tables, tables
 from understudy.studies.report import table
 
 RESULTS = Path(__file__).parent.parent / "docs/results"

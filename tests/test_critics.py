@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.critics import LinearCritic, MLPCritic, gradient_penalty, interpolate
-from understudy.networks import MLP, orthogonal_penalty
-from understudy.payoffs import payoff
-from understudy.types import Continuous, Discrete, Pair, Samples, Spec
+from understudy.core.types import Continuous, Discrete, Pair, Samples, Spec
+from understudy.game.critics import LinearCritic, MLPCritic, gradient_penalty, interpolate
+from understudy.game.payoffs import payoff
+from understudy.policies.networks import MLP, orthogonal_penalty
 
 SPEC = Spec((2,), Continuous((-1.0,), (1.0,)), 10)
 T = jnp.array(0)

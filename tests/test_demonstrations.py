@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 import understudy as us
+from understudy.core.errors import DemonstrationError, SettingError, SpecError, UnknownNameError
 from understudy.data import bundled
-from understudy.errors import DemonstrationError, SettingError, SpecError, UnknownNameError
 
 N = 30
 

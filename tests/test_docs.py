@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli
-from understudy.experiments import figure_studies, published, reward
-from understudy.reproduce import with_error
-from understudy.statistics import Sample, interval
+from understudy.cli.main import main as cli
+from understudy.core.statistics import Sample, interval
+from understudy.paper import figure_studies, published, reward
+from understudy.paper.reproduce import with_error
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
 
 ROOT = Path(__file__).parent.parent

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.core.errors import ExtraError, SpecError, UnknownNameError
 from understudy.envs.forest import SIZE, STRIDE, ForestState, blocked
 from understudy.envs.pendulum import PendulumState
-from understudy.errors import ExtraError, SpecError, UnknownNameError
-from understudy.networks import MLP
 from understudy.policies import Deterministic, start
+from understudy.policies.networks import MLP
 
 
 def test_pendulum_equals_gymnasiums():

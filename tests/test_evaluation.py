@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 import understudy as us
-from understudy import evaluation
-from understudy.actor import Actor
-from understudy.evaluation import Evaluation
-from understudy.statistics import Sample, imitation_gap, interval
+from understudy.core.statistics import Sample, imitation_gap, interval
+from understudy.evaluation.returns import Evaluation
+from understudy.evaluation.returns import returns as evaluation
+from understudy.policies.actor import Actor
 
 
 def test_an_interval_is_students():

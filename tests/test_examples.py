@@ -6,8 +6,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from understudy.errors import SettingError
-from understudy.figures import CRASH, EXPERT
+from understudy.core.errors import SettingError
+from understudy.evaluation.drawing import CRASH, EXPERT
 from understudy.tabular import best_response, imitation_gap, performance
 from understudy.tabular.examples import (
     cliff,

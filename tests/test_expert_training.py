@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli
-from understudy.bundled_experts import bundled_experts
-from understudy.checkpoints import CHECKPOINT
-from understudy.envs.host import available
-from understudy.errors import NeedsError, SettingError, UnknownNameError
-from understudy.experiments import published
-from understudy.expert_training import train_expert
-from understudy.experts import as_expert
-from understudy.frames import Frame
-from understudy.gaussians import Gaussian, StateDependent
-from understudy.networks import MLP
+from understudy.cli.main import main as cli
+from understudy.core.errors import NeedsError, SettingError, UnknownNameError
+from understudy.core.statistics import Sample
+from understudy.envs.gymnasium import available
+from understudy.experts.bundled import bundled_experts
+from understudy.experts.expert import as_expert
+from understudy.experts.weights import plain_weights
+from understudy.paper import published
 from understudy.policies import Framed
-from understudy.statistics import Sample
-from understudy.weights import plain_weights
+from understudy.policies.gaussian import Gaussian, StateDependent
+from understudy.policies.networks import MLP
+from understudy.policies.normalization import Frame
+from understudy.train.checkpoints import CHECKPOINT
+from understudy.train.expert import train_expert
 
 PLAYER = us.rl.SAC(hidden=(8,), gradient_steps=2)
 SMALL = {"steps": 64, "seeds": 2, "episodes": 3, "envs": 2, "frequency": 16, "batch_size": 8, "random_steps": 16}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.core.errors import SpecError
 from understudy.envs.finite import FiniteState
 from understudy.envs.values import MonteCarlo
-from understudy.errors import SpecError
 from understudy.policies import Carry
 from understudy.tabular import FiniteMDP, examples, performance, q_values
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import display, reproduce_forest
 from understudy.algorithms import daequil, dagger
-from understudy.cli import _dispatch
+from understudy.cli.main import _dispatch
+from understudy.collect.rollouts import rollout
+from understudy.core import display
+from understudy.core.errors import SettingError
 from understudy.envs.forest import Dodge, Forest, blocked, depth
-from understudy.errors import SettingError
-from understudy.experiments import forest as experiment
-from understudy.experiments.rounds import Trials
-from understudy.rollouts import rollout
+from understudy.paper import forest as experiment
+from understudy.paper import reproduce_forest
+from understudy.paper.rounds import Trials
 
 TINY = {"rounds": 3, "steps": 20, "hidden": (8,), "rollouts": 2}
 SEVERAL = Forest.plant(jax.random.key(3), 4)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.actor import Actor
-from understudy.errors import DivergedError, NeedsError, RunError, SettingError, SpecError, UnknownNameError
+from understudy.core.errors import DivergedError, NeedsError, RunError, SettingError, SpecError, UnknownNameError
+from understudy.core.storage import whole_directory
 from understudy.game import NEEDS, Card
-from understudy.gaussians import Gaussian
-from understudy.networks import MLP
 from understudy.policies import Categorical, Mixture, Tabular, TimeIndexed
-from understudy.selection import held_out, held_out_payoff
-from understudy.storage import whole_directory
+from understudy.policies.actor import Actor
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.networks import MLP
+from understudy.train.selection import held_out, held_out_payoff
 
 SMALL = {"rounds": 4, "steps": 50, "hidden": (16,), "batch_size": 64, "lr": 3e-3}
 
@@ -140,7 +140,7 @@ def test_a_failure_while_saving_leaves_nothing(result, tmp_path, monkeypatch):
     def full(*args):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("understudy.results.write_json", full)
+    monkeypatch.setattr("understudy.train.results.write_json", full)
     with pytest.raises(OSError, match="no space"):
         result.save(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

@@ -12,12 +12,12 @@ import understudy as us
 from test_adril import ENDS, FIRST_OWN, INIT, UPDATE, Watched, a_round, demonstrations, from_row, own_steps, side
 from understudy.algorithms.reward.gail import FARTHEST, FORMS, UNSEEN, Discriminator, returns_spread, rewarded
 from understudy.algorithms.reward.moments import Sides
-from understudy.critics import LinearCritic, state_action
-from understudy.errors import SettingError
-from understudy.frames import Frame
+from understudy.core.errors import SettingError
+from understudy.core.types import Pair, Samples
+from understudy.game.critics import LinearCritic, state_action
 from understudy.policies import start
+from understudy.policies.normalization import Frame
 from understudy.rl import SAC
-from understudy.types import Pair, Samples
 
 G = np.linspace(-6, 6, 13)
 D = 1 / (1 + np.exp(-G))

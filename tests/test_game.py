@@ -6,8 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from understudy import players
-from understudy.game import dual, primal
+from understudy.game import dual, players, primal
 
 # Rock, paper, scissors with a bias: the unique equilibrium is mixed, the value is 0.2.
 GAME = jnp.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]]) + 0.2

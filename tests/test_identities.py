@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy import payoffs
-from understudy.critics import TableCritic
-from understudy.errors import SettingError, SpecError
+from understudy.core.errors import SettingError, SpecError
+from understudy.game import payoffs
+from understudy.game.critics import TableCritic
 from understudy.policies import Tabular, TimeIndexed
 from understudy.tabular import (
     FiniteMDP,

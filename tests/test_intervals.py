@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from understudy import intervals
-from understudy.intervals import (
+from understudy.core.statistics import Sample, interval
+from understudy.evaluation.intervals import (
     averaged,
     bootstrap,
     difference,
@@ -22,7 +22,7 @@ from understudy.intervals import (
     probability_of_improvement,
     standard_error,
 )
-from understudy.statistics import Sample, interval
+from understudy.evaluation import intervals
 
 PAGE = (Path(__file__).parent.parent / "docs/statistics.md").read_text(encoding="utf-8")
 numbers = st.lists(st.integers(-50, 50).map(float), min_size=2, max_size=8)

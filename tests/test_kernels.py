@@ -7,9 +7,9 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 
 import understudy as us
-from understudy.kernels import MOST, GaussianKernel
-from understudy.selection import held_out
-from understudy.types import Dataset
+from understudy.core.types import Dataset
+from understudy.game.kernels import MOST, GaussianKernel
+from understudy.train.selection import held_out
 
 FIT = jax.jit(GaussianKernel.fit, static_argnums=(0, 2))
 

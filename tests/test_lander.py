@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli, display
-from understudy.arrays import softmax
-from understudy.evaluation import evaluate
-from understudy.experiments import lander, published
-from understudy.experts import as_expert
+from understudy.cli.main import main as cli
+from understudy.core import display
+from understudy.core.arrays import softmax
+from understudy.evaluation.returns import evaluate
+from understudy.experts.expert import as_expert
+from understudy.paper import lander, published
 
 ROOT = Path(__file__).parent.parent
 TINY = {"steps": 10, "rollouts": 2, "hidden": (8,), "batch_size": 8}

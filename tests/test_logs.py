@@ -15,8 +15,8 @@ import pytest
 import test_checkpoints
 import test_cli
 import understudy as us
-from understudy import logs
-from understudy.errors import DivergedError, ExtraError, UnknownNameError
+from understudy.core.errors import DivergedError, ExtraError, UnknownNameError
+from understudy.train import logs
 
 understudy, every_round = test_cli.understudy, test_checkpoints.every_round
 interrupted_at = test_checkpoints.interrupted_at

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.collectors import Fused, Hosted
-from understudy.errors import SettingError
-from understudy.experts import Expert
-from understudy.mixing import HostMixing
-from understudy.run import traced
+from understudy.collect.collectors import Fused, Hosted
+from understudy.collect.mixing import HostMixing
+from understudy.core.errors import SettingError
+from understudy.experts.expert import Expert
+from understudy.train.loop import traced
 
 TINY = {"rounds": 4, "steps": 2, "batch_size": 8, "hidden": (8,), "rollouts": 6}
 FOREST = us.make("Forest")

@@ -12,10 +12,11 @@ from scipy import stats
 
 import test_cli
 import understudy as us
-from understudy import commands, figures
-from understudy.errors import UnknownNameError
-from understudy.experiments import figure_studies, off_q, published
-from understudy.statistics import Sample, holm, less
+from understudy.cli import commands
+from understudy.core.errors import UnknownNameError
+from understudy.core.statistics import Sample, holm, less
+from understudy.evaluation import drawing as figures
+from understudy.paper import figure_studies, off_q, published
 from understudy.studies import Store
 
 understudy = test_cli.understudy

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.collectors import Fused, Hosted
-from understudy.errors import NeedsError, SettingError, SpecError
-from understudy.experts import Expert, as_expert
+from understudy.collect.collectors import Fused, Hosted
+from understudy.core.errors import NeedsError, SettingError, SpecError
+from understudy.core.types import Dataset
+from understudy.experts.expert import Expert, as_expert
 from understudy.policies import start
-from understudy.run import traced
-from understudy.types import Dataset
+from understudy.train.loop import traced
 
 TINY = {"rounds": 4, "steps": 3, "batch_size": 8, "hidden": (8,), "rollouts": 2}
 CRITIC = {"critic_steps": 20, "critic_hidden": (8,)}
@@ -182,12 +182,12 @@ def test_an_interrupted_run_goes_on_to_the_same_policy(tmp_path):
         if done == 2:
             raise KeyboardInterrupt
 
-    from understudy import checkpoints
+    from understudy.train import checkpoints
 
     class Often(checkpoints.Checkpoint):
         due = True
 
-    from understudy import front_door
+    from understudy.train import imitate as front_door
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(front_door, "Checkpoint", Often)

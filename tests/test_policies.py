@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.frames import Frame
-from understudy.gaussians import Gaussian, StateDependent
-from understudy.networks import MLP
+from understudy.core.types import Dataset
 from understudy.policies import (
     Carry,
     Categorical,
@@ -27,7 +25,9 @@ from understudy.policies import (
     start,
     step,
 )
-from understudy.types import Dataset
+from understudy.policies.gaussian import Gaussian, StateDependent
+from understudy.policies.networks import MLP
+from understudy.policies.normalization import Frame
 
 CARRY = start()
 OBS = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)

@@ -13,13 +13,15 @@ import pytest
 
 import test_protocol
 import understudy as us
-from understudy import checkpoints, cli, front_door
-from understudy.actor import Actor
-from understudy.errors import RunError, SettingError
-from understudy.networks import MLP
+from understudy.cli.main import main as cli
+from understudy.core.errors import RunError, SettingError
+from understudy.core.types import Spec
 from understudy.policies import Categorical, start
-from understudy.run import traced
-from understudy.types import Spec
+from understudy.policies.actor import Actor
+from understudy.policies.networks import MLP
+from understudy.train import checkpoints
+from understudy.train import imitate as front_door
+from understudy.train.loop import traced
 
 CASES, SMALL = test_protocol.CASES, test_protocol.SMALL
 demonstrations = test_protocol.demonstrations  # a fixture

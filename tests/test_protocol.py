@@ -13,11 +13,11 @@ import pytest
 
 import understudy as us
 from understudy import algorithms
-from understudy.errors import NeedsError
+from understudy.core.errors import NeedsError
+from understudy.core.types import History, RoundData, Valued
 from understudy.game import NEEDS, Algorithm
 from understudy.rl import PPO, SAC, SoftQ
-from understudy.run import traced
-from understudy.types import History, RoundData, Valued
+from understudy.train.loop import traced
 
 # Every registered algorithm, small enough for a test. A new one adds a line here.
 TINY = {"rounds": 2, "steps": 2, "batch_size": 8, "hidden": (8,)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from understudy.errors import SettingError, SpecError
+from understudy.core.errors import SettingError, SpecError
 from understudy.tabular import FiniteMDP, advantages, imitation_gap
 from understudy.tabular.bounds import random_instances
 from understudy.tabular.examples import cliff, loop, tree, unicycle

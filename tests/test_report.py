@@ -12,16 +12,16 @@ from scipy.stats import ttest_ind_from_stats
 
 import understudy as us
 from study_cells import CHEETAH, cell, counts, figure
-from understudy import figures
-from understudy.actor import Actor
+from understudy.core.errors import RunError, SettingError
+from understudy.core.statistics import Sample, interval
 from understudy.envs import Forest, Pendulum, make
-from understudy.errors import RunError, SettingError
-from understudy.results import write_csv
-from understudy.statistics import Sample, interval
+from understudy.evaluation import drawing as figures
+from understudy.policies.actor import Actor
 from understudy.studies.report import COLUMNS, clip, draw, markdown, render, rows
 from understudy.studies.report.chart import Chart, Series, ticks
 from understudy.studies.report.lines import gather, number, troubled
 from understudy.studies.report.summary import sentence
+from understudy.train.results import write_csv
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\"'&"
 COMMAND = "understudy study report reward.toml"

@@ -18,8 +18,10 @@ import pytest
 import test_checkpoints
 import test_cli
 import understudy as us
-from understudy import collectors, display, resuming
-from understudy.workers import Crew
+from understudy.collect import collectors
+from understudy.collect.workers import Crew
+from understudy.core import display
+from understudy.train import resuming
 
 understudy, interrupted_at = test_cli.understudy, test_checkpoints.interrupted_at
 assert_same, every_round = test_checkpoints.assert_same, test_checkpoints.every_round
@@ -39,8 +41,9 @@ CLONE = ["train", "bc", "--demos", "Pendulum", "--episodes", "2", "--rounds", "5
 KILLED = """
 import os, signal
 import numpy as np
-from understudy import cli, front_door
-from understudy.checkpoints import Checkpoint
+from understudy.cli.main import main as cli
+from understudy.train import imitate as front_door
+from understudy.train.checkpoints import Checkpoint
 
 class EveryRound(Checkpoint):
     due = True
@@ -60,7 +63,8 @@ cli.main()
 # Ends itself by SIGKILL as training starts.
 KILLED_AT_ONCE = """
 import os, signal
-from understudy import cli, commands
+from understudy.cli.main import main as cli
+from understudy.cli import commands
 commands.imitate = lambda *args, **options: os.kill(os.getpid(), signal.SIGKILL)
 cli.main()
 """
@@ -254,7 +258,7 @@ def crews(monkeypatch):
         return hired[-1]
 
     monkeypatch.setattr(collectors, "Crew", hire)
-    monkeypatch.setattr("understudy.front_door.crew_size", lambda runs, env: 1)
+    monkeypatch.setattr("understudy.train.imitate.crew_size", lambda runs, env: 1)
     return hired
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy import cli
-from understudy.errors import SettingError, UnknownNameError
-from understudy.experiments import figure_studies, published, reward
+from understudy.cli.main import main as cli
+from understudy.core.errors import SettingError, UnknownNameError
+from understudy.paper import figure_studies, published, reward
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
 from understudy.studies.report import table
 

@@ -11,11 +11,11 @@ import optax
 import pytest
 
 import understudy as us
-from understudy.actor import Actor
-from understudy.errors import SettingError, SpecError
-from understudy.gaussians import Gaussian
-from understudy.networks import MLP
+from understudy.core.errors import SettingError, SpecError
 from understudy.policies import start
+from understudy.policies.actor import Actor
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.networks import MLP
 from understudy.rl import PPO, SAC, SoftQ, ppo, sac, soft_q, updates
 from understudy.rl.base import Batch, Experience
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.errors import RunError, SettingError, SpecError
-from understudy.frames import Frame
-from understudy.gaussians import StateDependent
+from understudy.core.errors import RunError, SettingError, SpecError
+from understudy.core.types import History, RoundData, Transition
 from understudy.policies import Framed
+from understudy.policies.gaussian import StateDependent
+from understudy.policies.normalization import Frame
 from understudy.rl.base import RLPlayer
-from understudy.rl.learn import OwnReward, OwnState
-from understudy.types import History, RoundData, Transition
+from understudy.train.learn import OwnReward, OwnState
 
 SAC = us.rl.SAC(hidden=(8,), gradient_steps=2)
 PPO = us.rl.PPO(hidden=(8,), epochs=1, minibatch=8)
@@ -26,7 +26,7 @@ OBS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 @pytest.fixture(scope="module")
 def swings():
     """SAC on Pendulum, two seeds in two environments each."""
-    return us.rl.learn(SAC, "Pendulum", seeds=[3, 1], **SMALL)
+    return us.learn(SAC, "Pendulum", seeds=[3, 1], **SMALL)
 
 
 def test_seeds_by_environments_train_together_and_a_seed_has_a_number_for_each_round(swings):
@@ -47,7 +47,7 @@ def test_seeds_by_environments_train_together_and_a_seed_has_a_number_for_each_r
 @pytest.mark.parametrize("env", ["Pendulum", "Pendulum-v1"])
 def test_state_dependent_noise_explores_in_either_kind_of_environment(env):
     player = replace(SAC, sde=True, sde_steps=8)
-    first, again = (us.rl.learn(player, env, seeds=[3, 1], workers=0, **SMALL) for _ in range(2))
+    first, again = (us.learn(player, env, seeds=[3, 1], workers=0, **SMALL) for _ in range(2))
     assert first.statuses == ["finished", "finished"]
     for actor, same in zip(first.policies, again.policies, strict=True):
         policy = actor.policy.policy
@@ -59,7 +59,7 @@ def test_state_dependent_noise_explores_in_either_kind_of_environment(env):
 
 
 def test_a_seeds_policy_is_the_same_in_another_order_and_seeds_differ(swings):
-    again = us.rl.learn(SAC, "Pendulum", seeds=[1, 3], **SMALL)
+    again = us.learn(SAC, "Pendulum", seeds=[1, 3], **SMALL)
     for ours, theirs in zip(swings.policies, again.policies[::-1], strict=True):
         np.testing.assert_array_equal(ours(OBS), theirs(OBS))
     np.testing.assert_array_equal(swings.history["critic_loss"], again.history["critic_loss"][::-1])
@@ -79,22 +79,22 @@ def test_an_interrupted_call_goes_on_to_the_same_policies(swings, tmp_path):
     def ctrl_c(rounds, states):
         signal.raise_signal(signal.SIGINT)
 
-    torn = us.rl.learn(SAC, "Pendulum", visit=ctrl_c, **place)
+    torn = us.learn(SAC, "Pendulum", visit=ctrl_c, **place)
     assert torn.interrupted
     assert torn.statuses == ["interrupted after round 1 of 4"] * 2
-    whole = us.rl.learn(SAC, "Pendulum", **place)
+    whole = us.learn(SAC, "Pendulum", **place)
     assert not whole.interrupted
     for ours, theirs in zip(swings.policies, whole.policies, strict=True):
         np.testing.assert_array_equal(ours(OBS), theirs(OBS))
     np.testing.assert_array_equal(swings.history["critic_loss"], whole.history["critic_loss"])
     with pytest.raises(RunError, match="is a checkpoint of other environment"):
-        us.rl.learn(SAC, "Pendulum-v1", **place)
+        us.learn(SAC, "Pendulum-v1", **place)
 
 
 def test_ppo_remembers_a_turn_and_a_number_of_seeds_is_their_list():
     settings = {"envs": 2, "steps": 32, "frequency": 16}
-    both = us.rl.learn(PPO, "Pendulum", seeds=2, **settings)
-    listed = us.rl.learn(PPO, "Pendulum", seeds=[0, 1], **settings)
+    both = us.learn(PPO, "Pendulum", seeds=2, **settings)
+    listed = us.learn(PPO, "Pendulum", seeds=[0, 1], **settings)
     assert both.config["settings"]["history"] == 16
     assert both.history["value_loss"].shape == (2, 2)
     for ours, theirs in zip(both.policies, listed.policies, strict=True):
@@ -103,7 +103,7 @@ def test_ppo_remembers_a_turn_and_a_number_of_seeds_is_their_list():
 
 def test_ppo_learns_to_balance_a_pole():
     player = us.rl.PPO(lr=3e-3, hidden=(16,), discount=0.98, trace=0.9)
-    learned = us.rl.learn(player, "CartPole-v1", steps=6144, frequency=512, workers=0)
+    learned = us.learn(player, "CartPole-v1", steps=6144, frequency=512, workers=0)
     returns = learned.history["return"][0]
     assert returns[0] < 40
     assert returns[-3:].mean() > 2 * returns[0]
@@ -154,17 +154,17 @@ def test_steps_are_paid_by_the_environment_and_only_ends_have_nothing_after_them
 
 def test_what_does_not_fit_a_player_is_said():
     with pytest.raises(SettingError, match="random_steps is 8 and lag is 0: PPO learns from"):
-        us.rl.learn(PPO, "Pendulum", 64, random_steps=8)
+        us.learn(PPO, "Pendulum", 64, random_steps=8)
     with pytest.raises(SettingError, match="player is 'sac': a RLPlayer is needed"):
-        us.rl.learn("sac", "Pendulum", 64)
+        us.learn("sac", "Pendulum", 64)
     with pytest.raises(SettingError, match="envs is 3, which does not divide the 16 steps"):
-        us.rl.learn(SAC, "Pendulum", 64, envs=3, frequency=16)
+        us.learn(SAC, "Pendulum", 64, envs=3, frequency=16)
     with pytest.raises(SpecError, match="SAC is for continuous actions"):
-        us.rl.learn(SAC, "CartPole-v1", 64, workers=0)
+        us.learn(SAC, "CartPole-v1", 64, workers=0)
 
 
 def test_a_players_defaults_are_its_own():
-    from understudy.rl.learn import _algorithm
+    from understudy.train.learn import _algorithm
 
     def settings(player, steps):
         made = _algorithm(player, steps, None, None, 256, None, None, None, False, 0)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.errors import DivergedError
+from understudy.core.errors import DivergedError
+from understudy.core.types import Info
 from understudy.game import Algorithm, Card
 from understudy.policies import Policy, Tabular
-from understudy.types import Info
 
 
 class Count(NamedTuple):
@@ -58,7 +58,7 @@ def demonstrations():
 @pytest.fixture(autouse=True)
 def no_criterion(monkeypatch):
     """A counter is no policy to be judged."""
-    monkeypatch.setattr("understudy.front_door.held_out_payoff", lambda actor, data: 0.0)
+    monkeypatch.setattr("understudy.train.imitate.held_out_payoff", lambda actor, data: 0.0)
 
 
 def test_runs_that_are_done_stop_while_the_others_go_on(demonstrations):

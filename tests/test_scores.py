@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from understudy.errors import SettingError
-from understudy.intervals import (
+from understudy.core.errors import SettingError
+from understudy.core.statistics import Sample
+from understudy.evaluation.intervals import (
     averaged,
     bootstrap,
     difference,
@@ -14,8 +15,7 @@ from understudy.intervals import (
     probability_of_improvement,
     standard_error,
 )
-from understudy.scores import expert_normalised
-from understudy.statistics import Sample
+from understudy.evaluation.scores import expert_normalised
 
 
 def test_normalised_scores_are_0_for_a_random_policy_and_1_for_the_expert():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from test_tabular_games import MOMENTS, classes, instance
-from understudy.errors import SettingError, SpecError
+from understudy.core.errors import SettingError, SpecError
 from understudy.tabular import imitation_gap, uniform
 from understudy.tabular.examples import cliff, loop, unicycle
 from understudy.tabular.games import Game

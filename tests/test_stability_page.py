@@ -13,13 +13,13 @@ from scipy.stats import fisher_exact
 
 import understudy as us
 from understudy.algorithms.reward.moments import Side, counted, expert_side
-from understudy.experiments import ablation, figure_studies, reward
-from understudy.experiments.episodes import episode
-from understudy.experiments.failure_summary import summed_up
-from understudy.front_door import HOLDOUT
-from understudy.reproduce import with_error
-from understudy.reproduce_ablation import COLUMNS
-from understudy.statistics import Sample
+from understudy.core.statistics import Sample
+from understudy.paper import ablation, figure_studies, reward
+from understudy.paper.episodes import episode
+from understudy.paper.failure_summary import summed_up
+from understudy.paper.reproduce import with_error
+from understudy.paper.reproduce_ablation import COLUMNS
+from understudy.train.imitate import HOLDOUT
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs/results"

@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import lanes
-from understudy.checkpoints import Checkpoint
+from understudy.game.schedule import Stepping
+from understudy.collect.stepping import Chunk, finished, history, played, remembered, surroundings
+from understudy.collect.workers import Order, _packed
+from understudy.core.errors import DivergedError, SettingError
+from understudy.core.types import Spec, Transition
 from understudy.envs.base import Environment, Timestep
-from understudy.errors import DivergedError, SettingError
-from understudy.frames import Frame
-from understudy.gaussians import Gaussian
-from understudy.networks import MLP
 from understudy.policies import Categorical, Framed
-from understudy.stepping import Chunk, Stepping, finished, history, played, remembered, surroundings
-from understudy.types import Spec, Transition
-from understudy.workers import Order, _packed
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.networks import MLP
+from understudy.policies.normalization import Frame
+from understudy.train import programs as lanes
+from understudy.train.checkpoints import Checkpoint
 
 HORIZON = 3
 
@@ -256,7 +257,7 @@ def kept(tmp_path_factory):
         found.append(dict(np.load(place)) if place.exists() else {})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.front_door.Checkpoint", EveryRound)
+        patch.setattr("understudy.train.imitate.Checkpoint", EveryRound)
         before = lanes._turns._cache_size()
         options = {"seeds": SEEDS, "holdout": 0.0, "checkpoint": place, "visit": visit}
         result = us.imitate(LEARNER(), demonstrated(), Ladder(), **options)
@@ -337,7 +338,7 @@ def test_a_run_that_breaks_says_so_and_keeps_what_was_good_while_the_others_go_o
 
 
 def test_when_every_run_breaks_at_once_an_error_says_so_and_nothing_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("understudy.front_door.Checkpoint", EveryRound)
+    monkeypatch.setattr("understudy.train.imitate.Checkpoint", EveryRound)
     place = tmp_path / "place.npz"
     with pytest.raises(DivergedError, match=r"^every run diverged in round 1: \w+ is nan: lower the learning rate"):
         learn(Ladder(float("nan"), 1.0), place)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import understudy
-from understudy.errors import DemonstrationError, ExtraError, NeedsError, SettingError, UnknownNameError
+from understudy.core.errors import DemonstrationError, ExtraError, NeedsError, SettingError, UnknownNameError
 from understudy.studies import Entry, Hardware, Protocol, Study, Task, check_tasks
 from understudy.studies.toml_lines import key_lines
 

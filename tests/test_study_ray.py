@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from understudy import cli
-from understudy.errors import ExtraError, RunError
+from understudy.cli.main import main as cli
+from understudy.core.errors import ExtraError, RunError
 from understudy.studies import Store, Study, on_ray
 from understudy.studies.on_ray import run_on_ray
 from understudy.studies.running import Plan

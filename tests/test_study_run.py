@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli
-from understudy.errors import DivergedError, NoSpaceError
+from understudy.cli.main import main as cli
+from understudy.core.errors import DivergedError, NoSpaceError
 from understudy.policies import Categorical
 from understudy.studies import Store, Study, training
 from understudy.studies.evaluator import Evaluator, Point
@@ -273,7 +273,7 @@ import os, random, signal, sys, time
 from pathlib import Path
 import jax, numpy as np
 import understudy
-from understudy.results import Result, Run
+from understudy.train.results import Result, Run
 from understudy.studies import Store, Study, training
 from understudy.studies.evaluator import end_with, silent
 from understudy.studies.running import run

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import understudy
-from understudy.actor import Actor, load_policy
-from understudy.errors import RunError
+from understudy.core.errors import RunError
+from understudy.policies.actor import Actor, load_policy
 from understudy.studies import Store, cells, checksum_of, claims, key_of
 
 CELLS = 60
@@ -71,7 +71,7 @@ def test_nothing_is_stored_twice(tmp_path: Path) -> None:
 
 
 def test_the_policy_handed_over_is_kept_beside_its_cell(tmp_path: Path) -> None:
-    actor = understudy.bundled_experts.load_expert("CartPole-v1")
+    actor = understudy.experts.bundled.load_expert("CartPole-v1")
     store = Store(tmp_path)
     store.write(record(), actor)
     kept = load_policy(store.policy_path(record()["key"]))
@@ -159,7 +159,7 @@ def test_a_full_disk_leaves_finished_cells_and_nothing_half_written(
 
     monkeypatch.setattr(cells, "_write", full)
     with pytest.raises(RunError, match=r"no space left for cell .*: 3 finished cells are intact in") as error:
-        store.write(record(7), understudy.bundled_experts.load_expert("CartPole-v1"))
+        store.write(record(7), understudy.experts.bundled.load_expert("CartPole-v1"))
     assert str(tmp_path) in str(error.value)
     assert sorted(os.listdir(store.cells)) == before
     monkeypatch.undo()

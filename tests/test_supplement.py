@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from understudy.errors import SettingError, SpecError
+from understudy.core.errors import SettingError, SpecError
 from understudy.tabular import FiniteMDP, imitation_gap, occupancy, q_values
 from understudy.tabular.examples import cliff, erring
 from understudy.tabular.games import Game

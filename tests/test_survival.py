@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy import payoffs
-from understudy.critics import TableCritic
-from understudy.errors import SettingError, SpecError, UnknownNameError
+from understudy.core.errors import SettingError, SpecError, UnknownNameError
+from understudy.game import payoffs
+from understudy.game.critics import TableCritic
 from understudy.tabular import occupancy, samples, soft_response, stay_or_end, survival_game, survival_table, uniform
 from understudy.tabular.survival import ALIVE, END, ENDED, FORMS, STAY, ending, expected_length, form_reward
 

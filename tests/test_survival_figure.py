@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli, reproduce_survival
-from understudy.experiments import survival
+from understudy.cli.main import main as cli
+from understudy.paper import reproduce_survival, survival
 from understudy.studies import Store
 from understudy.studies.report import table
 from understudy.studies.running import Outcome

@@ -8,15 +8,15 @@ import pytest
 import understudy as us
 from test_tabular_games import instance
 from understudy.algorithms.off_q.bc import ell
-from understudy.critics import MLPCritic
-from understudy.errors import SettingError, SpecError
-from understudy.networks import MLP
+from understudy.core.errors import SettingError, SpecError
+from understudy.core.types import Samples, Transition
+from understudy.game.critics import MLPCritic
 from understudy.policies import Categorical
+from understudy.policies.networks import MLP
 from understudy.tabular import FiniteMDP, exact, samples
 from understudy.tabular.daequil import current_loss, history_loss, mismatch_on_any_states, mismatch_on_own_states
 from understudy.tabular.games import Game
 from understudy.tabular.moments import induced, q_box
-from understudy.types import Samples, Transition
 
 
 def pairs_of(state, act):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy import payoffs
-from understudy.critics import TableCritic
-from understudy.errors import SettingError, SpecError
+from understudy.core.errors import SettingError, SpecError
+from understudy.game import payoffs
+from understudy.game.critics import TableCritic
 from understudy.tabular import FiniteMDP, imitation_gap, occupancy, q_values
 from understudy.tabular.games import Game
 from understudy.tabular.moments import induced, kernel_ball, q_box, reward_box, span

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from understudy import cli
-from understudy.experiments import theory
+from understudy.cli.main import main as cli
+from understudy.paper import theory
 from understudy.tabular import Game
 from understudy.tabular.examples import loop, reachable, tree
 

@@ -8,11 +8,11 @@ import pytest
 
 import understudy as us
 from understudy.algorithms.off_q.valuedice import Batch, Places
-from understudy.errors import DemonstrationError
-from understudy.networks import MLP
+from understudy.core.errors import DemonstrationError
+from understudy.core.types import Samples
 from understudy.policies import Categorical
-from understudy.run import traced
-from understudy.types import Samples
+from understudy.policies.networks import MLP
+from understudy.train.loop import traced
 
 TINY = {"rounds": 2, "steps": 3, "batch_size": 64, "hidden": (8,)}
 

@@ -10,11 +10,11 @@ import pytest
 
 import test_run
 import understudy as us
-from understudy.errors import SettingError
+from understudy.core.errors import SettingError
+from understudy.core.types import Info
 from understudy.game import Algorithm, Card
+from understudy.game.stopping import Target, Watch
 from understudy.policies import Policy, Tabular
-from understudy.types import Info
-from understudy.watch import Target, Watch
 
 demonstrations, no_criterion = test_run.demonstrations, test_run.no_criterion
 SEEDS = 200

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import cli
-from understudy.collectors import Fused, Hosted
-from understudy.errors import NeedsError, RunError, SettingError, SpecError
-from understudy.experts import Expert, as_expert
+from understudy.cli.main import main as cli
+from understudy.collect.collectors import Fused, Hosted
+from understudy.core.errors import NeedsError, RunError, SettingError, SpecError
+from understudy.core.types import Dataset
+from understudy.experts.expert import Expert, as_expert
+from understudy.experts.weights import holds_weights
 from understudy.policies import Categorical, start
-from understudy.run import traced
-from understudy.types import Dataset
-from understudy.weights import holds_weights
+from understudy.train.loop import traced
 
 RANDOM = np.random.default_rng(0)
 CART = {"w0": RANDOM.normal(size=(4, 6)), "b0": np.ones(6), "w1": RANDOM.normal(size=(6, 2)), "b1": np.zeros(2)}

@@ -16,12 +16,12 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 
 import understudy as us
-from understudy.errors import SettingError, SpecError, WorkerError
-from understudy.frames import Frame
-from understudy.gaussians import Gaussian
-from understudy.playing import Run
+from understudy.collect.playing import Run
+from understudy.collect.workers import Crew, Order, crew_size
+from understudy.core.errors import SettingError, SpecError, WorkerError
 from understudy.policies import Categorical, Deterministic, Framed, Mixture
-from understudy.workers import Crew, Order, crew_size
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.normalization import Frame
 
 SEEDS = [(7, 0), (8, 0), (9, 0)]
 
@@ -335,7 +335,7 @@ def test_a_script_without_a_guard_can_have_workers_and_leaves_none_when_it_is_ki
         textwrap.dedent("""
         import time, jax, numpy as np, gymnasium, understudy as us
         from understudy.policies import Categorical
-        from understudy.workers import Crew, Order
+        from understudy.collect.workers import Crew, Order
         gymnasium.register("Own-v0", entry_point="gymnasium.envs.classic_control.cartpole:CartPoleEnv")
         crew = Crew(us.make("Own-v0"), [(0,), (1,)], 1, 5, 2)
         net = ((np.zeros((4, 2), np.float32),), (np.zeros(2, np.float32),), "relu")

@@ -25,10 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import understudy as us
+from understudy.core.types import Spec
 from understudy.envs.base import Environment, Timestep
 from understudy.policies import Categorical
 from understudy.rl import PPO, SAC, SoftQ
-from understudy.types import Spec
 
 STORED = Path(__file__).with_suffix(".json")
 TINY = {"rounds": 3, "steps": 3, "batch_size": 8, "hidden": (8,)}
@@ -143,7 +143,9 @@ def cases() -> dict[str, Any]:
     found["bc-likelihood/continuous"] = run(us.bc(**TINY, loss="likelihood", decay=True), "continuous")
     found["bc-policy_obs/continuous"] = run(us.bc(**TINY), "continuous", policy_obs=[0, 2])
     found["advil-released/continuous"] = run(us.advil.preset("released", **TINY), "continuous")
-    found["daequil-linear/continuous"] = run(us.daequil.preset("linear", **{**JUDGING, "critic": "linear"}, moments=moments), "continuous")
+    found["daequil-linear/continuous"] = run(
+        us.daequil.preset("linear", **{**JUDGING, "critic": "linear"}, moments=moments), "continuous"
+    )
     found["daequil-moments/continuous"] = run(us.daequil(**JUDGING, moments=moments, anchor=0.5), "continuous")
     found["adril-gaussian/continuous"] = run(us.adril(**PLAYED, kernel="gaussian", points=16), "continuous")
     found["adril-balanced/continuous"] = run(us.adril.preset("paper-balanced", **PLAYED), "continuous")
@@ -159,19 +161,19 @@ def cases() -> dict[str, Any]:
         found[f"{name}/gymnasium"] = run(algorithm, "gymnasium")
     small = {"steps": 48, "seeds": 2, "batch_size": 8, "round_steps": 16, "workers": 0}
     sac = SAC(hidden=(8,), gradient_steps=2)
-    found["SAC/continuous"] = lambda: us.rl.learn(sac, "Pendulum", frequency=8, random_steps=8, **small)
-    found["SAC-sde/continuous"] = lambda: us.rl.learn(
+    found["SAC/continuous"] = lambda: us.learn(sac, "Pendulum", frequency=8, random_steps=8, **small)
+    found["SAC-sde/continuous"] = lambda: us.learn(
         SAC(hidden=(8,), gradient_steps=2, sde=True), "Pendulum", frequency=8, random_steps=8, **small
     )
-    found["SoftQ/discrete"] = lambda: us.rl.learn(
+    found["SoftQ/discrete"] = lambda: us.learn(
         SoftQ(hidden=(8,), gradient_steps=2), walk, frequency=8, random_steps=8, **small
     )
-    found["SoftQ/gymnasium"] = lambda: us.rl.learn(
+    found["SoftQ/gymnasium"] = lambda: us.learn(
         SoftQ(hidden=(8,), gradient_steps=2), "CartPole-v1", frequency=8, random_steps=8, **small
     )
     ppo = PPO(hidden=(8,), epochs=1, minibatch=8)
-    found["PPO/continuous"] = lambda: us.rl.learn(ppo, "Pendulum", envs=2, frequency=16, **small)
-    found["PPO/discrete"] = lambda: us.rl.learn(ppo, walk, envs=2, frequency=16, **small)
+    found["PPO/continuous"] = lambda: us.learn(ppo, "Pendulum", envs=2, frequency=16, **small)
+    found["PPO/discrete"] = lambda: us.learn(ppo, walk, envs=2, frequency=16, **small)
     return found
 
 

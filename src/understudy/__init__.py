@@ -7,27 +7,28 @@ result = us.imitate(us.bc(), demos, seeds=5)
 action = result.policy(observation)
 """
 
-from understudy import _start as _start
 from understudy import rl
-from understudy.actor import Actor, load_policy
 from understudy.algorithms import ALGORITHMS, adril, advil, aggrevate, bc, daequil, dagger, gail, sqil, valuedice
-from understudy.bundled_experts import load_expert
-from understudy.collecting import collect
+from understudy.collect.recording import collect
+from understudy.collect.rollouts import rollout
+from understudy.core import jax_setup as jax_setup
+from understudy.core.errors import UnderstudyError
+from understudy.core.types import Continuous, Discrete, Spec
+from understudy.core.version import __version__
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Finite, Forest, HostEnvironment, Pendulum, make
-from understudy.errors import UnderstudyError
-from understudy.evaluation import Evaluation, evaluate
-from understudy.experts import Expert
-from understudy.front_door import imitate
+from understudy.evaluation.returns import Evaluation, evaluate
+from understudy.experts.bundled import load_expert
+from understudy.experts.expert import Expert
+from understudy.experts.weights import policy_from_weights
 from understudy.game import Algorithm, Card
-from understudy.logs import Logs
-from understudy.results import Result, load_run
-from understudy.rollouts import rollout
+from understudy.policies.actor import Actor
+from understudy.policies.saved import load_policy
 from understudy.studies import Study
-from understudy.types import Continuous, Discrete, Spec
-from understudy.weights import policy_from_weights
-
-__version__ = "0.1.0"
+from understudy.train.imitate import imitate
+from understudy.train.learn import Learned, learn
+from understudy.train.logs import Logs
+from understudy.train.results import Result, load_run
 
 __all__ = [
     "ALGORITHMS",
@@ -43,12 +44,14 @@ __all__ = [
     "Finite",
     "Forest",
     "HostEnvironment",
+    "Learned",
     "Logs",
     "Pendulum",
     "Result",
     "Spec",
     "Study",
     "UnderstudyError",
+    "__version__",
     "adril",
     "advil",
     "aggrevate",
@@ -59,6 +62,7 @@ __all__ = [
     "evaluate",
     "gail",
     "imitate",
+    "learn",
     "load",
     "load_expert",
     "load_policy",

@@ -9,7 +9,7 @@ from understudy.algorithms.on_q.dagger import DAgger
 from understudy.algorithms.reward.adril import AdRIL
 from understudy.algorithms.reward.gail import GAIL
 from understudy.algorithms.reward.sqil import SQIL
-from understudy.errors import unknown
+from understudy.core.errors import unknown
 from understudy.game import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from understudy.errors import DemonstrationError
-from understudy.types import MOST_ACTIONS, ActionSpace, Continuous, Discrete
+from understudy.core.errors import DemonstrationError
+from understudy.core.types import MOST_ACTIONS, ActionSpace, Continuous, Discrete
 
 
 class Checker:

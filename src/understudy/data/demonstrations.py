@@ -7,10 +7,10 @@ from typing import Any, Literal, SupportsFloat
 import jax.numpy as jnp
 import numpy as np
 
+from understudy.core.errors import DemonstrationError, SettingError, check_whole
+from understudy.core.statistics import Sample
+from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition
 from understudy.data.checks import Checker
-from understudy.errors import DemonstrationError, SettingError, check_whole
-from understudy.statistics import Sample
-from understudy.types import ActionSpace, Continuous, Dataset, Spec, Transition
 
 Ends = Literal["time_limit", "terminal"]
 

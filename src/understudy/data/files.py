@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from understudy.core.errors import DemonstrationError, SpecError, unknown
+from understudy.core.storage import write_npz
+from understudy.core.types import ActionSpace, Continuous, Discrete
 from understudy.data.demonstrations import Demonstrations, Ends, following
-from understudy.errors import DemonstrationError, SpecError, unknown
-from understudy.storage import write_npz
-from understudy.types import ActionSpace, Continuous, Discrete
 
 REQUIRED = ("observations", "actions", "lengths")
 

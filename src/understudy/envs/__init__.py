@@ -4,12 +4,12 @@ from typing import Any
 
 import equinox as eqx
 
+from understudy.core.errors import SpecError
 from understudy.envs.base import Environment, Timestep
 from understudy.envs.finite import Finite
 from understudy.envs.forest import Forest
-from understudy.envs.host import HostEnvironment
+from understudy.envs.gymnasium import HostEnvironment
 from understudy.envs.pendulum import Pendulum
-from understudy.errors import SpecError
 
 JAX_ENVIRONMENTS: dict[str, type[Environment]] = {env.name: env for env in (Forest, Pendulum)}
 

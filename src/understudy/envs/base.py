@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Bool, Float, Key
 
-from understudy.arrays import Array
+from understudy.core.arrays import Array
+from understudy.core.types import Spec
 from understudy.policies import Policy
-from understudy.types import Spec
 
 EnvState = Any
 """An environment's state: a pytree of arrays."""

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
-from understudy.arrays import Array, Source, categorical, namespace
+from understudy.core.arrays import Array, Source, categorical, namespace
+from understudy.core.types import Discrete, Spec
 from understudy.envs.base import Environment, EnvState, Timestep
 from understudy.envs.values import Values
 from understudy.policies import Carry, Policy, start
 from understudy.tabular.mdp import Dense, FiniteMDP, Successors, check_policy, check_single, check_table, q_values
-from understudy.types import Discrete, Spec
 
 if TYPE_CHECKING:  # its drawings need more than environments do
     from understudy.tabular.examples import Example

@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
-from understudy.arrays import Array, Source, categorical, namespace
+from understudy.core.arrays import Array, Source, categorical, namespace
+from understudy.core.types import Continuous, Spec
 from understudy.envs.base import Environment, Timestep
 from understudy.policies import Carry, Policy, start
-from understudy.types import Continuous, Spec
 
 SIZE, STRIDE = 100.0, 5.0
 HORIZON = 50

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from understudy.arrays import Array, Source, namespace
+from understudy.core.arrays import Array, Source, namespace
+from understudy.core.types import Continuous, Spec
 from understudy.envs.base import Environment, Timestep
 from understudy.policies import Carry, Policy, start
-from understudy.types import Continuous, Spec
 
 GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05
 MAX_TORQUE, MAX_SPEED = 2.0, 8.0

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
-from understudy.arrays import Array
+from understudy.core.arrays import Array
 from understudy.envs.base import Environment, EnvState
 from understudy.policies import Policy, step
 

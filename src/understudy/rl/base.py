@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from understudy.errors import check_names
+from understudy.core.errors import check_names
+from understudy.core.types import Spec, Transition
 from understudy.policies import Policy
-from understudy.types import Spec, Transition
 
 PlayerState = Any
 """A pytree of arrays: everything the next turn needs of a player."""

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
-from understudy.errors import (
+from understudy.core.errors import (
     check_choice,
     check_fraction,
     check_layers,
@@ -41,12 +41,12 @@ from understudy.errors import (
     check_share,
     check_whole,
 )
-from understudy.gaussians import Gaussian
-from understudy.networks import MLP
+from understudy.core.types import Discrete, Spec
 from understudy.policies import Categorical, start
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.networks import MLP
 from understudy.rl.base import Batch, Experience, RLPlayer
 from understudy.rl.updates import SCHEDULES, Schedule, descend, entropy, rate
-from understudy.types import Discrete, Spec
 
 Drawing = Gaussian | Categorical
 

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import (
+from understudy.core.errors import (
     check_choice,
     check_finite,
     check_fraction,
@@ -42,11 +42,11 @@ from understudy.errors import (
     check_switches,
     check_whole,
 )
-from understudy.gaussians import Gaussian, Squashed, StateDependent
-from understudy.networks import MLP
+from understudy.core.types import Spec
+from understudy.policies.gaussian import Gaussian, Squashed, StateDependent
+from understudy.policies.networks import MLP
 from understudy.rl.base import Batch, Experience, RLPlayer
 from understudy.rl.updates import SCHEDULES, Schedule, continuous, descend, rate, twins
-from understudy.types import Spec
 
 
 class SACState(NamedTuple):

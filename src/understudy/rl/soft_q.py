@@ -41,7 +41,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import (
+from understudy.core.errors import (
     check_choice,
     check_fraction,
     check_layers,
@@ -49,11 +49,11 @@ from understudy.errors import (
     check_share,
     check_whole,
 )
-from understudy.networks import MLP
+from understudy.core.types import Spec
 from understudy.policies import Categorical
+from understudy.policies.networks import MLP
 from understudy.rl.base import Batch, Experience, RLPlayer
 from understudy.rl.updates import SCHEDULES, Schedule, descend, discrete, entropy, rate, twins
-from understudy.types import Spec
 
 
 class SoftQState(NamedTuple):

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import SpecError
-from understudy.networks import MLP
-from understudy.types import ActionSpace, Continuous, Discrete
+from understudy.core.errors import SpecError
+from understudy.core.types import ActionSpace, Continuous, Discrete
+from understudy.policies.networks import MLP
 
 Schedule = Literal["constant", "linear"]
 SCHEDULES: tuple[Schedule, ...] = ("constant", "linear")

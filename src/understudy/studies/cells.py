@@ -25,9 +25,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from understudy.actor import Actor
-from understudy.errors import NoSpaceError, RunError
-from understudy.storage import whole_file, write_json
+from understudy.core.errors import NoSpaceError, RunError
+from understudy.core.storage import whole_file, write_json
+from understudy.policies.actor import Actor
 from understudy.studies.claims import Claim, claim, waiting
 
 FORMAT = 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from understudy.errors import RunError
+from understudy.core.errors import RunError
 
 fcntl: Any
 try:

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple, Self
 import equinox as eqx
 import numpy as np
 
-from understudy.actor import Actor, load_policy
+from understudy.collect.rollouts import rollout
+from understudy.core.progress import Progress
 from understudy.envs import Environment, HostEnvironment
-from understudy.evaluation import play_named
-from understudy.rollouts import rollout
-from understudy.run import Progress
+from understudy.evaluation.returns import play_named
+from understudy.policies.actor import Actor
+from understudy.policies.saved import load_policy
 
 
 class Point(NamedTuple):

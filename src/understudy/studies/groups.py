@@ -12,17 +12,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from understudy.actor import POLICY
-from understudy.bundled_experts import bundled_experts
-from understudy.checkpoints import digest
+from understudy.core.errors import NeedsError, SettingError, unknown
 from understudy.data import Demonstrations, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, HostEnvironment, make
-from understudy.errors import NeedsError, SettingError, unknown
-from understudy.front_door import demonstrations_of
+from understudy.experts.bundled import bundled_experts
 from understudy.game import Algorithm
-from understudy.results import hyperparameters, selected
+from understudy.policies.saved import POLICY, selected
 from understudy.studies.cells import key_of
 from understudy.studies.plan import BUNDLED, Entry, Protocol, Study, Task
+from understudy.train.checkpoints import digest
+from understudy.train.imitate import demonstrations_of
+from understudy.train.results import hyperparameters
 
 
 @dataclass(frozen=True)

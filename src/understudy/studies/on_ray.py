@@ -20,10 +20,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from understudy import __version__, display
-from understudy.actor import load_policy
+from understudy.core import display
+from understudy.core.errors import ExtraError, RunError
+from understudy.core.version import __version__
 from understudy.data import Demonstrations
-from understudy.errors import ExtraError, RunError
+from understudy.policies.saved import load_policy
 from understudy.studies.cells import Store
 from understudy.studies.claims import Claim
 from understudy.studies.evaluator import silent

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.algorithms import find
+from understudy.core.errors import SettingError, check_not_negative, check_whole, unknown
 from understudy.data import Demonstrations
-from understudy.errors import SettingError, check_not_negative, check_whole, unknown
-from understudy.front_door import as_seeds
 from understudy.game import DEFAULT, Algorithm
-from understudy.results import hyperparameters
 from understudy.studies.settings import overrides
+from understudy.train.imitate import as_seeds
+from understudy.train.results import hyperparameters
 
 if TYPE_CHECKING:
     from understudy.studies.groups import Group

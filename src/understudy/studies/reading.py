@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from understudy.bundled_experts import bundled_experts
-from understudy.errors import SettingError, UnderstudyError, unknown
+from understudy.core.errors import SettingError, UnderstudyError, unknown
+from understudy.experts.bundled import bundled_experts
 from understudy.game import DEFAULT
 from understudy.studies import toml_lines
 from understudy.studies.plan import BUNDLED, Entry, Hardware, Protocol, Study, Task

@@ -24,12 +24,12 @@ from pathlib import Path
 
 import jax
 
-from understudy import display
+from understudy.core import display
+from understudy.core.errors import NoSpaceError, UnderstudyError
+from understudy.core.progress import Progress
+from understudy.core.storage import whole_file
 from understudy.data import Demonstrations
 from understudy.envs import Environment, HostEnvironment
-from understudy.errors import NoSpaceError, UnderstudyError
-from understudy.run import Progress
-from understudy.storage import whole_file
 from understudy.studies.cells import Store
 from understudy.studies.groups import Cell, Group, check_tasks, load_demonstrations
 from understudy.studies.plan import Study

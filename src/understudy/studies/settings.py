@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from understudy.algorithms import find
-from understudy.errors import SettingError, unknown
+from understudy.core.errors import SettingError, unknown
 
 Names = tuple[str, ...]
 At = Callable[[Names], str]

@@ -22,17 +22,18 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from understudy.actor import Actor, load_policy
+from understudy.core.progress import Progress
+from understudy.core.storage import write_json
+from understudy.core.types import State
 from understudy.data import Demonstrations
 from understudy.envs import Environment, HostEnvironment, public_name
-from understudy.front_door import HOLDOUT, imitate
-from understudy.results import Result, provenance
-from understudy.run import Progress
-from understudy.storage import write_json
+from understudy.policies.actor import Actor
+from understudy.policies.saved import load_policy
 from understudy.studies.cells import FORMAT, HANDED_OVER
 from understudy.studies.evaluator import Evaluator, Point
 from understudy.studies.groups import Cell, Group
-from understudy.types import State
+from understudy.train.imitate import HOLDOUT, imitate
+from understudy.train.results import Result, provenance
 
 Report = Callable[[str], AbstractContextManager[Progress]]
 CELLS, RECORDS = "cells.json", "records.json"

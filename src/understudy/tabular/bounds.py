@@ -38,7 +38,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from understudy.errors import SettingError, check_choice, check_positive, check_whole
+from understudy.core.errors import SettingError, check_choice, check_positive, check_whole
 from understudy.game import NEEDS, Moments
 from understudy.tabular.examples import Example, cliff, erring, loop, unicycle
 from understudy.tabular.games import Game

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from understudy.errors import SettingError
+from understudy.core.errors import SettingError
 from understudy.tabular.games import Game
 from understudy.tabular.mdp import Table, best_response, check_policy, check_table, exact, occupancy
 from understudy.tabular.moments import Box, Itself

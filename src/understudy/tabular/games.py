@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from understudy import payoffs
-from understudy.errors import check_choice, check_not_negative
-from understudy.game import NEEDS, Moments
+from understudy.core.errors import check_choice, check_not_negative
+from understudy.core.types import Pair
+from understudy.game import NEEDS, Moments, payoffs
 from understudy.policies import Tabular, TimeIndexed
 from understudy.tabular.mdp import (
     FiniteMDP,
@@ -37,7 +37,6 @@ from understudy.tabular.mdp import (
     samples,
     soft_response,
 )
-from understudy.types import Pair
 
 
 class Game(eqx.Module):

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from understudy.arrays import Array
-from understudy.errors import SettingError, SpecError
-from understudy.types import Samples
+from understudy.core.arrays import Array
+from understudy.core.errors import SettingError, SpecError
+from understudy.core.types import Samples
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from understudy.errors import SpecError, check_positive, check_whole
+from understudy.core.errors import SpecError, check_positive, check_whole
 from understudy.tabular.classical.matching import numbers
 from understudy.tabular.mdp import (
     FiniteMDP,

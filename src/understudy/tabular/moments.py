@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from understudy.arrays import Array
-from understudy.errors import SpecError, check_positive
+from understudy.core.arrays import Array
+from understudy.core.errors import SpecError, check_positive
 from understudy.tabular.mdp import FiniteMDP, Table, check_policy, check_single, exact, q_values
 
 Parameter = Float[Array, "..."]

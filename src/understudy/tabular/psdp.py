@@ -44,7 +44,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.optimize import linprog
 
-from understudy.errors import SpecError, check_choice, check_whole
+from understudy.core.errors import SpecError, check_choice, check_whole
 from understudy.tabular.classical.matching import check_features
 from understudy.tabular.mdp import (
     FiniteMDP,

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from understudy.errors import SpecError, check_choice, check_not_negative, check_positive, check_whole
+from understudy.core.errors import SpecError, check_choice, check_not_negative, check_positive, check_whole
 from understudy.tabular.games import Game
 from understudy.tabular.mdp import Table, exact
 from understudy.tabular.moments import MomentClass

@@ -44,8 +44,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from understudy.arrays import Array
-from understudy.errors import SpecError, check_choice, check_fraction, check_positive, check_whole, unknown
+from understudy.core.arrays import Array
+from understudy.core.errors import SpecError, check_choice, check_fraction, check_positive, check_whole, unknown
 from understudy.tabular.mdp import FiniteMDP, Table, exact, occupancy, soft_response, uniform
 
 ALIVE, ENDED = 0, 1

@@ -38,10 +38,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy import payoffs
 from understudy.algorithms.off_q.bc import ell
-from understudy.critics import MLPCritic, gradient_penalty, interpolate
-from understudy.errors import (
+from understudy.core.errors import (
     SettingError,
     check_choice,
     check_fraction,
@@ -51,13 +49,14 @@ from understudy.errors import (
     check_positive,
     check_whole,
 )
-from understudy.frames import Frame
-from understudy.game import Algorithm, Card
-from understudy.networks import orthogonal_penalty
-from understudy.players import Averaged, Player, averaging, clip_from, gradient, side_by_side
+from understudy.core.types import Dataset, Discrete, Info, Pair, RoundData, Samples, Spec, Transition
+from understudy.game import Algorithm, Card, payoffs
+from understudy.game.critics import MLPCritic, gradient_penalty, interpolate
+from understudy.game.players import Averaged, Player, averaging, clip_from, gradient, side_by_side
+from understudy.game.stopping import Target, Watch, Watching
 from understudy.policies import Categorical, Deterministic, Framed, Member, Policy, committee
-from understudy.types import Dataset, Discrete, Info, Pair, RoundData, Samples, Spec, Transition
-from understudy.watch import Target, Watch, Watching
+from understudy.policies.networks import orthogonal_penalty
+from understudy.policies.normalization import Frame
 
 
 class AdVILState(NamedTuple):

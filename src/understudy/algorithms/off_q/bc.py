@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.errors import (
+from understudy.core.errors import (
     SettingError,
     check_choice,
     check_fraction,
@@ -41,13 +41,13 @@ from understudy.errors import (
     check_positive,
     check_whole,
 )
-from understudy.frames import Frame
+from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
-from understudy.gaussians import Gaussian, NetworkPolicy
-from understudy.networks import Activation
-from understudy.players import Averaged, Player, averaging, gradient, repeat, side_by_side
+from understudy.game.players import Averaged, Player, averaging, gradient, repeat, side_by_side
 from understudy.policies import Carry, Categorical, Deterministic, Framed, Policy, committee
-from understudy.types import Dataset, Discrete, Info, RoundData, Spec, Transition
+from understudy.policies.gaussian import Gaussian, NetworkPolicy
+from understudy.policies.networks import Activation
+from understudy.policies.normalization import Frame
 
 
 class BCState(NamedTuple):

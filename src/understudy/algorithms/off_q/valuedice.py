@@ -37,8 +37,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.critics import MLPCritic, as_vector, gradient_penalty, interpolate
-from understudy.errors import (
+from understudy.core.errors import (
     check_choice,
     check_fraction,
     check_kind,
@@ -47,15 +46,16 @@ from understudy.errors import (
     check_positive,
     check_whole,
 )
-from understudy.frames import Frame
+from understudy.core.types import Dataset, Discrete, Info, RoundData, Samples, Spec
 from understudy.game import Algorithm, Card
-from understudy.gaussians import Gaussian, NetworkPolicy
-from understudy.networks import orthogonal_penalty
-from understudy.payoffs import off_q_vectors
-from understudy.players import Averaged, Player, averaging, gradient
+from understudy.game.critics import MLPCritic, as_vector, gradient_penalty, interpolate
+from understudy.game.payoffs import off_q_vectors
+from understudy.game.players import Averaged, Player, averaging, gradient
+from understudy.game.stopping import Watch, Watching
 from understudy.policies import Categorical, Framed, Policy
-from understudy.types import Dataset, Discrete, Info, RoundData, Samples, Spec
-from understudy.watch import Watch, Watching
+from understudy.policies.gaussian import Gaussian, NetworkPolicy
+from understudy.policies.networks import orthogonal_penalty
+from understudy.policies.normalization import Frame
 
 
 class ValueDICEState(NamedTuple):

@@ -39,14 +39,21 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.off_q.bc import ell
-from understudy.critics import Features, TimedCritic, state_action
-from understudy.errors import SettingError, check_layers, check_not_negative, check_positive, check_share, check_whole
-from understudy.frames import Frame
+from understudy.core.errors import (
+    SettingError,
+    check_layers,
+    check_not_negative,
+    check_positive,
+    check_share,
+    check_whole,
+)
+from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Transition, appended
 from understudy.game import Algorithm, Card
-from understudy.gaussians import Gaussian
-from understudy.players import gradient, repeat
+from understudy.game.critics import Features, TimedCritic, state_action
+from understudy.game.players import gradient, repeat
 from understudy.policies import Carry, Categorical, Framed, Policy
-from understudy.types import Dataset, Discrete, Info, RoundData, Spec, Transition, appended
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.normalization import Frame
 
 Drawing = Gaussian | Categorical
 """The policies that are a distribution."""

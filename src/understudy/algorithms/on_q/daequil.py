@@ -43,13 +43,20 @@ from jaxtyping import Array, Float, Int, Key
 
 from understudy.algorithms.off_q.bc import ell
 from understudy.algorithms.on_q.dagger import new_policy
-from understudy.critics import Features, LinearCritic, MLPCritic, as_vector, gradient_penalty, state_action
-from understudy.errors import SettingError, check_choice, check_layers, check_not_negative, check_positive, check_whole
-from understudy.frames import Frame
+from understudy.core.errors import (
+    SettingError,
+    check_choice,
+    check_layers,
+    check_not_negative,
+    check_positive,
+    check_whole,
+)
+from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
-from understudy.players import Memory, Player, best_response, gradient, repeat
+from understudy.game.critics import Features, LinearCritic, MLPCritic, as_vector, gradient_penalty, state_action
+from understudy.game.players import Memory, Player, best_response, gradient, repeat
 from understudy.policies import Carry, Framed, Member, Policy
-from understudy.types import Dataset, Info, RoundData, Spec, Transition
+from understudy.policies.normalization import Frame
 
 UNJUDGED = 1e30
 """The payoff of a policy that was never rolled out."""

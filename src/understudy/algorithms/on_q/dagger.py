@@ -12,7 +12,7 @@ it: where the expert mixes, the mean of its actions. Follow the leader over the 
 
 with ℓ as in behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. By default the
 learner plays alone, β = 0: demonstrations stand for the rounds in which the expert would act. Where it does, by a coin
-tossed at each step, what it does is its answer there (`understudy.mixing`).
+tossed at each step, what it does is its answer there (`understudy.collect.mixing`).
 
 Reference: Ross, Gordon and Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
 Learning" (2011); Tables 13 and 15 of the paper.
@@ -30,12 +30,12 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.off_q.bc import ell
-from understudy.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
-from understudy.frames import Frame
+from understudy.core.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
+from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
-from understudy.players import Memory, Player, gradient, repeat
+from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.policies import Categorical, Deterministic, Framed, Member, Policy
-from understudy.types import Dataset, Discrete, Info, RoundData, Spec, Transition
+from understudy.policies.normalization import Frame
 
 
 class DAggerState(NamedTuple):

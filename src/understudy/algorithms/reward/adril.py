@@ -56,11 +56,11 @@ from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.reward.matching import FEATURES, STOPS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Labels, Moments, Sides
-from understudy.errors import check_choice, check_whole
+from understudy.core.errors import check_choice, check_whole
+from understudy.core.types import RoundData, Transition
 from understudy.game import Card, adjustable
-from understudy.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel
 from understudy.rl.sac import SAC
-from understudy.types import RoundData, Transition
 
 Kernel = Literal["indicator", "gaussian", "features"]
 COOL = SAC(initial_temperature=0.01)

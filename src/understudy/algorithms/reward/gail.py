@@ -55,8 +55,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from understudy.algorithms.reward.matching import STOPS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Moments, Sides
-from understudy.critics import Critic, MLPCritic, gradient_penalty, interpolate, state_action
-from understudy.errors import (
+from understudy.core.errors import (
     SettingError,
     check_choice,
     check_kind,
@@ -65,13 +64,14 @@ from understudy.errors import (
     check_positive,
     check_whole,
 )
-from understudy.frames import Frame
+from understudy.core.types import Pair, RoundData, Samples, Transition
 from understudy.game import Card, adjustable
-from understudy.kernels import GaussianKernel
-from understudy.networks import MLP
-from understudy.players import Memory, gradient, repeat
+from understudy.game.critics import Critic, MLPCritic, gradient_penalty, interpolate, state_action
+from understudy.game.kernels import GaussianKernel
+from understudy.game.players import Memory, gradient, repeat
+from understudy.policies.networks import MLP
+from understudy.policies.normalization import Frame
 from understudy.rl.ppo import PPO
-from understudy.types import Pair, RoundData, Samples, Transition
 
 RewardForm = Literal["positive", "negative", "logit"]
 FORMS: tuple[RewardForm, ...] = ("positive", "negative", "logit")

@@ -37,16 +37,16 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.algorithms.reward.moments import Moments, Sides, counted, expert_side
-from understudy.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
-from understudy.frames import Frame
+from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
+from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, adjustable
-from understudy.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel
+from understudy.game.schedule import Stepping
 from understudy.policies import Framed, Policy
+from understudy.policies.normalization import Frame
 from understudy.rl.base import Batch, Experience, PlayerState, labelled, take_turn
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
-from understudy.stepping import Stepping
-from understudy.types import Dataset, Info, RoundData, Spec, Transition
 
 FEATURES = 512
 """Random features of the kernel that the payoff is measured with."""

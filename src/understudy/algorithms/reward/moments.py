@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from understudy.types import Dataset, Transition
+from understudy.core.types import Dataset, Transition
 
 
 class Side(NamedTuple):

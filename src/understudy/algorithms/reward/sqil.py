@@ -24,9 +24,9 @@ from jaxtyping import Array, Key
 from understudy.algorithms.reward.adril import PAPER
 from understudy.algorithms.reward.matching import STOPS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Labels, Sides
+from understudy.core.types import RoundData
 from understudy.game import Card
-from understudy.kernels import GaussianKernel
-from understudy.types import RoundData
+from understudy.game.kernels import GaussianKernel
 
 
 class SQIL(RewardMatching):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from understudy.statistics import Sample, interval
+from understudy.core.statistics import Sample, interval
 from understudy.studies.report.lines import number, plus_minus
 
 WIDTH, HEIGHT = 1000.0, 500.0

@@ -10,11 +10,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from understudy import figures
-from understudy.actor import Actor, check_fits
+from understudy.collect.rollouts import rollout
 from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
-from understudy.envs.host import quiet
-from understudy.rollouts import rollout
+from understudy.envs.gymnasium import quiet
+from understudy.evaluation import drawing as figures
+from understudy.policies.actor import Actor, check_fits
 
 FRAMES = 60
 """At most, in a clip."""

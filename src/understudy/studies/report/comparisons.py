@@ -1,10 +1,10 @@
-"""Lines of a task against each other, by stratified bootstrap (`understudy.intervals`): what a reviewer asks for."""
+"""Lines of a task against each other, by stratified bootstrap (`evaluation.intervals`): what a reviewer asks for."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from understudy import intervals
+from understudy.evaluation import intervals
 from understudy.studies.report.lines import Line, Task, number
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from understudy import figures
-from understudy.errors import RunError
-from understudy.statistics import Sample, interval
+from understudy.core.errors import RunError
+from understudy.core.statistics import Sample, interval
+from understudy.evaluation import drawing as figures
 from understudy.studies.report.lines import CURVES, Cell, Task, gather, labels
 
 FORMATS = (".png", ".svg", ".pdf")

@@ -11,8 +11,8 @@ from html import escape
 from importlib import resources
 
 from understudy.algorithms import ALGORITHMS
-from understudy.errors import SettingError
-from understudy.experiments import published
+from understudy.core.errors import SettingError
+from understudy.paper import published
 from understudy.studies.report import made
 from understudy.studies.report.chart import Chart, Series
 from understudy.studies.report.comparisons import compare

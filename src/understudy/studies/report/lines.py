@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from understudy.errors import RunError
-from understudy.experiments import published
+from understudy.core.errors import RunError
+from understudy.core.statistics import Interval, Sample, interval
 from understudy.game import DEFAULT
-from understudy.statistics import Interval, Sample, interval
+from understudy.paper import published
 
 Cell = dict[str, Any]
 """A record as the study's store keeps it."""

@@ -2,7 +2,7 @@
 
 import math
 
-from understudy.statistics import Sample, apart, interval
+from understudy.core.statistics import Sample, apart, interval
 from understudy.studies.report.lines import Line, Task, number
 
 LEVEL = 0.05

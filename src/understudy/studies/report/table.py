@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from understudy.experiments import published
-from understudy.statistics import Sample, interval
+from understudy.core.statistics import Sample, interval
+from understudy.paper import published
 from understudy.studies.report.lines import (
     LAST,
     LOWEST,

@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from understudy.errors import check_not_negative, check_positive
+from understudy.core.errors import check_not_negative, check_positive
 from understudy.game import Card
 from understudy.tabular.classical.matching import (
     Matched,

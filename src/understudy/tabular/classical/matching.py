@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from understudy.errors import SpecError, check_positive, check_whole
+from understudy.core.errors import SpecError, check_positive, check_whole
 from understudy.tabular.mdp import FiniteMDP, Table, check_policy, occupancy, over_batches
 
 Weights = Float[Array, " k"]

@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from understudy.errors import check_positive
+from understudy.core.errors import check_positive
 from understudy.game import Card
 from understudy.tabular.classical.matching import Matched, Weights, check, linear, matched, moments
 from understudy.tabular.mdp import FiniteMDP, Table, causal_entropy, occupancy, over_batches, soft_response

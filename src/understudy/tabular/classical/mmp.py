@@ -43,7 +43,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from understudy.errors import SpecError, check_positive
+from understudy.core.errors import SpecError, check_positive
 from understudy.game import Card
 from understudy.tabular.classical.matching import (
     Matched,

@@ -1,0 +1,135 @@
+"""A run on the host: its Gymnasium environments, which step a chunk at a time under a NumPy copy of its policy."""
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from understudy.collect.rollouts import check_actions
+from understudy.collect.stepping import Chunk
+from understudy.core.errors import SpecError
+from understudy.core.types import Continuous, Spec
+from understudy.envs import HostEnvironment
+from understudy.policies import Carry, Policy, step
+
+
+class Order(NamedTuple):
+    """What a run does in a turn."""
+
+    policy: Policy
+    """NumPy leaves, in the environment's own coordinates."""
+    reset: bool
+    """Begin new episodes first."""
+    anything: int
+    """How many of the first steps of each environment take any action, each alike, instead of the policy's."""
+
+
+class Played(NamedTuple):
+    """A chunk, and where the time went."""
+
+    chunk: Chunk
+    env_seconds: float
+    act_seconds: float
+
+
+def blank(spec: Spec, envs: int, steps: int) -> Chunk:
+    """A chunk of zeros."""
+
+    def zeros(kind: Any, *shape: int) -> Any:
+        return np.zeros((envs, steps, *shape), kind)
+
+    act = zeros(np.float32 if isinstance(spec.action, Continuous) else np.int32, *spec.action.shape)
+    obs, next_obs = zeros(np.float32, *spec.obs_shape), zeros(np.float32, *spec.obs_shape)
+    return Chunk(zeros(np.int32), obs, act, next_obs, zeros(np.float32), zeros(bool), zeros(bool))
+
+
+class Run:
+    """A run's environments, where their episodes are, and where its random numbers come from."""
+
+    def __init__(self, env: HostEnvironment, seed: tuple[int, ...], envs: int, steps: int):
+        self.name, self.spec, self.seed, self.steps = env.name, env.spec, seed, steps
+        noise, anything, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
+        self._noise, self._anything, self._starts = noise, anything, starts
+        self._envs = [env.one() for _ in range(envs)]
+        self._kind = self._envs[0].action_space.dtype
+        space = env.spec.action
+        self._bounds = np.array((space.low, space.high), np.float32) if isinstance(space, Continuous) else None
+        self._obs = np.zeros((envs, *env.spec.obs_shape), np.float32)
+        self._t = np.zeros(envs, np.int32)
+        self._carry: Carry | None = None
+
+    def play(self, order: Order) -> Played:
+        chunk = blank(self.spec, len(self._envs), self.steps)
+        clock, act_seconds, began = time.perf_counter, 0.0, time.perf_counter()
+        if order.reset or self._carry is None:
+            self._carry = order.policy.reset(self._noise, (len(self._envs),))
+            for number in range(len(self._envs)):
+                self._begin(number)
+        for k in range(self.steps):
+            asked = clock()
+            act = self._any_action() if k < order.anything else self._act(order.policy, chunk)
+            act_seconds += clock() - asked
+            self._carry = step(self._carry)
+            chunk.t[:, k], chunk.obs[:, k], chunk.act[:, k] = self._t, self._obs, act
+            self._advance(order.policy, chunk, k, act.astype(self._kind))
+        self._check(chunk)
+        return Played(chunk, clock() - began - act_seconds, act_seconds)
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+    def _begin(self, number: int) -> None:
+        """A new episode in one of the environments, from a seed of its own."""
+        obs, _ = self._envs[number].reset(seed=int(self._starts[number].integers(2**31)))
+        self._obs[number], self._t[number] = obs, 0
+
+    def _act(self, policy: Policy, chunk: Chunk) -> np.ndarray:
+        assert self._carry is not None
+        chosen = policy.draw(self._carry, self._obs, self._noise)
+        try:
+            act = check_actions(chosen, len(self._envs), self.spec.action.shape)
+        except SpecError:
+            self._check(chunk, self._obs)  # a policy that sees NaN is not to blame for what it does
+            raise
+        return act if self._bounds is None else np.minimum(np.maximum(act, self._bounds[0]), self._bounds[1])
+
+    def _any_action(self) -> np.ndarray:
+        space, count = self.spec.action, len(self._envs)
+        if isinstance(space, Continuous):
+            return self._anything.uniform(space.low, space.high, (count, *space.shape)).astype(np.float32)
+        return self._anything.integers(space.n, size=count)
+
+    def _advance(self, policy: Policy, chunk: Chunk, k: int, act: np.ndarray) -> None:
+        """One step of each environment; where an episode ends, the next one begins."""
+        for number, env in enumerate(self._envs):
+            obs, reward, terminal, truncated, _ = env.step(act[number])
+            last = terminal or truncated or self._t[number] == self.spec.horizon - 1
+            chunk.next_obs[number, k], chunk.reward[number, k] = obs, reward
+            chunk.terminal[number, k], chunk.last[number, k] = terminal, last
+            if last:
+                self._begin(number)
+                self._carry = _renewed(self._carry, number, policy.reset(self._noise, (1,)))
+            else:
+                self._obs[number] = obs
+                self._t[number] += 1
+
+    def _check(self, chunk: Chunk, *now: np.ndarray) -> None:
+        """Refuse what is not finite, by name: in a chunk's arrays, and in the observations of now."""
+        for what, values in ("reward", chunk.reward), *(("observation", o) for o in (chunk.next_obs, chunk.obs, *now)):
+            wrong = np.argwhere(~np.isfinite(np.asarray(values)))
+            if len(wrong):
+                number, value = wrong[0][0], np.asarray(values)[tuple(wrong[0])]
+                raise SpecError(
+                    f"{self.name} returned {value} in its {what} (environment {number} of the run of seed "
+                    f"{self.seed}): numbers must be finite; one of gymnasium.wrappers can clip or replace them"
+                )
+
+
+def _renewed(carry: Carry | None, number: int, fresh: Carry) -> Carry:
+    """The carry of a batch with one of its rows from another."""
+    assert carry is not None
+    renewed = Carry(*(np.array(column) for column in carry))
+    for column, new in zip(renewed, fresh, strict=True):
+        column[number] = new[0]
+    return renewed

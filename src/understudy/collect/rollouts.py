@@ -1,0 +1,243 @@
+"""Playing episodes: a policy in an environment, whichever of the two kinds it is.
+
+Every episode is counted whole and equally often: each of `episodes` copies of the environment plays exactly one, so
+that short episodes are not over-represented. Episode i of a given seed starts the same way whatever the policy.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from understudy.collect.mixing import HostMixing, Mixing
+from understudy.core.errors import SpecError, check_seed, check_whole
+from understudy.core.types import Transition
+from understudy.envs import Environment, HostEnvironment, make
+from understudy.envs.base import EnvState
+from understudy.policies import Policy, step
+
+HostPolicy = Callable[[np.ndarray], np.ndarray]
+"""A function from a batch of observations to a batch of actions."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes padded to a common length; `lengths` says how much of each is real."""
+
+    steps: Transition
+    """(episodes, time, ...) NumPy arrays."""
+    rewards: np.ndarray
+    """(episodes, time), zero after an episode's end."""
+    lengths: np.ndarray
+    by_expert: np.ndarray | None = None
+    """(episodes, time): where the expert acted in the learner's place. None: nowhere."""
+
+    @property
+    def returns(self) -> np.ndarray:
+        """The undiscounted sum of the environment's own rewards, an episode each."""
+        return self.rewards.sum(axis=1, dtype=np.float64)
+
+    def flat(self, array: np.ndarray) -> np.ndarray:
+        """The real steps of a padded array, end to end."""
+        return array[np.arange(array.shape[1]) < self.lengths[:, None]]
+
+
+def rollout(
+    env: Any,
+    policy: Policy | HostPolicy,
+    episodes: int,
+    seed: int = 0,
+    deterministic: bool = True,
+    mixing: HostMixing | None = None,
+) -> Episodes:
+    """Play `episodes` episodes. A policy that is a plain function is called with batches of observations."""
+    env = make(env)
+    check_whole(1, episodes=episodes)
+    check_seed(seed)
+    if isinstance(env, HostEnvironment):
+        return _hosted(env, policy, episodes, seed, deterministic, mixing)
+    if not isinstance(policy, Policy) or mixing is not None:
+        return _stepwise(env, policy, episodes, seed, deterministic, mixing)
+    keys = jax.random.split(jax.random.key(seed), episodes)
+    steps, rewards, alive, *_ = jax.device_get(play(env, policy, keys, deterministic))
+    _check_finite(steps.act[alive])
+    return Episodes(steps, rewards, alive.sum(axis=1))
+
+
+class Played(NamedTuple):
+    """Episodes inside a compiled program: (episodes, time, ...) arrays."""
+
+    steps: Transition
+    rewards: Array
+    alive: Array
+    """Which steps are real: what follows an episode's end is not."""
+    by_expert: Array | None
+    """Where the expert acted in the learner's place."""
+    states: EnvState
+    """The environment's states that the steps started from; None unless asked for."""
+
+
+@partial(jax.jit, static_argnames=("deterministic", "keep_states"))
+def play(
+    env: Environment,
+    policy: Policy,
+    keys: Key[Array, " n"],
+    deterministic: bool,
+    mixing: Mixing | None = None,
+    keep_states: bool = False,
+) -> Played:
+    """All episodes at once, each for the whole horizon; what follows an episode's end is masked."""
+    horizon = env.spec.horizon
+
+    def episode(key: Key[Array, ""]) -> Played:
+        env_key, policy_key, loop_key = jax.random.split(key, 3)
+        state, obs = env.reset(env_key)
+        carry = jax.tree.map(jnp.asarray, policy.reset(policy_key))
+
+        def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, Played]:
+            (state, obs, carry, alive), (t, k) = loop, inputs
+            act_key, step_key = jax.random.split(k)
+            act, told = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, act_key), None
+            if mixing is not None:
+                act, told = mixing.choose(t, obs, act, jax.random.fold_in(k, 2))  # 0 and 1 are the split's
+            new = env.step(state, act, step_key)
+            last = new.terminal | (t == horizon - 1)
+            one = Transition(t, obs, act, new.obs, new.terminal, last, jnp.array(True), jnp.array(0))
+            kept = Played(one, jnp.where(alive, new.reward, 0), alive, told, state if keep_states else None)
+            return (new.state, new.obs, step(carry), alive & ~last), kept
+
+        start = (state, obs, carry, jnp.array(True))
+        _, out = jax.lax.scan(advance, start, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
+        return out
+
+    return jax.vmap(episode)(keys)
+
+
+def _stepwise(
+    env: Environment,
+    policy: Policy | HostPolicy,
+    episodes: int,
+    seed: int,
+    deterministic: bool,
+    mixing: HostMixing | None,
+) -> Episodes:
+    """A JAX environment under a Python function: one compiled step for all episodes, called once a time step."""
+    act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
+    reset, advance = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
+    env_keys, step_keys = jax.vmap(lambda k: jax.random.split(k, 3)[:2], out_axes=1)(
+        jax.random.split(jax.random.key(seed), episodes)
+    )
+    state, obs = reset(env_keys)
+    record = _Recorder(episodes)
+    for t in range(env.spec.horizon):
+        actions = check_actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
+        if mixing is not None:
+            actions = record.mixed(mixing, t, np.asarray(obs), actions)
+        new = advance(state, actions, jax.vmap(jax.random.fold_in, (0, None))(step_keys, t))
+        terminal = np.asarray(new.terminal)
+        last = terminal | (t == env.spec.horizon - 1)
+        record.add(t, np.asarray(obs), actions, np.asarray(new.obs), np.asarray(new.reward), terminal, last)
+        state, obs = new.state, new.obs
+        if not record.alive.any():
+            break
+    return record.episodes()
+
+
+def _hosted(
+    env: HostEnvironment,
+    policy: Policy | HostPolicy,
+    episodes: int,
+    seed: int,
+    deterministic: bool,
+    mixing: HostMixing | None,
+) -> Episodes:
+    act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
+    vector = env.vector(episodes)
+    try:
+        obs = vector.reset([int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)])
+        record, t = _Recorder(episodes), 0
+        while record.alive.any():
+            actions = check_actions(act(obs), episodes, env.spec.action.shape)
+            if mixing is not None:
+                actions = record.mixed(mixing, t, obs, actions)
+            new = vector.step(actions)
+            last = new.terminal | new.truncated | (t == env.spec.horizon - 1)
+            record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, last)
+            obs, t = new.obs, t + 1
+        return record.episodes()
+    finally:
+        vector.close()
+
+
+def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> HostPolicy:
+    """A policy as a function of batches that remembers its carry from call to call."""
+    policy, random = jax.tree.map(np.asarray, policy), np.random.default_rng(seed)
+    carry = policy.reset(random, (episodes,))
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        nonlocal carry
+        chosen = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, random)
+        carry = step(carry)
+        return np.asarray(chosen)
+
+    return act
+
+
+def check_actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
+    """A policy's actions for a batch of observations; refused where they do not fit or are not finite."""
+    actions = np.asarray(chosen)
+    if actions.shape != (episodes, *shape):
+        raise SpecError(
+            f"the policy returned actions of shape {actions.shape} for {episodes} observations: "
+            f"{(episodes, *shape)} is needed"
+        )
+    _check_finite(actions)
+    return actions
+
+
+def _check_finite(actions: np.ndarray) -> None:
+    if not np.isfinite(actions).all():
+        raise SpecError(f"the policy returned {int((~np.isfinite(actions)).sum())} actions that are NaN or infinite")
+
+
+class _Recorder:
+    """Collects a batch of steps at a time until every episode has ended once."""
+
+    def __init__(self, episodes: int) -> None:
+        self.alive = np.ones(episodes, bool)
+        self._lengths = np.zeros(episodes, np.int64)
+        self._rows: list[tuple[np.ndarray, ...]] = []
+        self._told: list[np.ndarray] = []
+
+    def mixed(self, mixing: HostMixing, t: int, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """The learner's actions, with the expert's where the coin shows it."""
+        actions, told = mixing.choose(t, obs, actions, self.alive)
+        self._told.append(told)
+        return actions
+
+    def add(
+        self,
+        t: int,
+        obs: np.ndarray,
+        act: np.ndarray,
+        next_obs: np.ndarray,
+        reward: np.ndarray,
+        terminal: np.ndarray,
+        last: np.ndarray,
+    ) -> None:
+        time = np.full(len(obs), t, np.int32)
+        known, round_ = np.ones(len(obs), bool), np.zeros(len(obs), np.int32)
+        reward = np.where(self.alive, reward, 0).astype(np.float32)
+        self._rows.append((time, obs, act, next_obs, terminal, last, known, round_, reward))
+        self._lengths += self.alive
+        self.alive = self.alive & ~last
+
+    def episodes(self) -> Episodes:
+        *steps, rewards = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
+        told = np.stack(self._told, axis=1) if self._told else None
+        return Episodes(Transition(*steps), rewards, self._lengths, told)

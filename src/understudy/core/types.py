@@ -1,0 +1,242 @@
+"""The data that flows: what a task looks like, one step of it, many steps, and the pair of samples a payoff compares.
+
+Shapes are those of one example or one run; callers vmap. `terminal` says that the state after this step is absorbing,
+`last` that the episode's record ends here, and the two are never the same field: a time limit sets `last` alone.
+"""
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, SupportsIndex
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int, Key
+
+from understudy.core.arrays import Array
+from understudy.core.errors import SettingError, SpecError
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A box of actions, with finite bounds for each dimension."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            try:
+                bound = tuple(float(x) for x in getattr(self, name))
+            except (TypeError, ValueError):
+                raise SpecError(
+                    f"{name} is {getattr(self, name)!r}: one number per action dimension is needed"
+                ) from None
+            object.__setattr__(self, name, bound)
+        if len(self.low) != len(self.high) or not self.low:
+            raise SpecError(f"action bounds need one low and one high per dimension, got {self.low} and {self.high}")
+        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if not (np.isfinite(low) and np.isfinite(high) and low < high):
+                raise SpecError(f"action dimension {i} has bounds [{low}, {high}]: they must be finite and low < high")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.low),)
+
+    def outside(self, actions: np.ndarray) -> np.ndarray:
+        """Which numbers are beyond the bounds, by more than rounding makes."""
+        low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+        slack = 1e-5 * (high - low)
+        return np.asarray((actions < low - slack) | (actions > high + slack))
+
+
+MOST_ACTIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Actions 0, ..., n - 1."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n, SupportsIndex) or not 1 <= operator.index(self.n) <= MOST_ACTIONS:
+            raise SpecError(
+                f"a discrete action space has n = {self.n!r}: a whole number from 1 to {MOST_ACTIONS} is needed"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    def outside(self, actions: np.ndarray) -> np.ndarray:
+        """Which are none of them."""
+        return np.asarray((actions < 0) | (actions >= self.n) | (actions != np.floor(actions)))
+
+
+ActionSpace = Continuous | Discrete
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a task looks like from outside: observations, actions, and the horizon T of the paper's sums."""
+
+    obs_shape: tuple[int, ...]
+    action: ActionSpace
+    horizon: int
+    policy_obs: tuple[int, ...] | None = None
+    """Which numbers of the flat observation the policy sees; None: all. Critics see all of them either way."""
+
+    def __post_init__(self) -> None:
+        if self.policy_obs is None:
+            return
+        seen = tuple(self.policy_obs) if isinstance(self.policy_obs, Iterable) else ()
+        inside = [isinstance(i, SupportsIndex) and not isinstance(i, bool) and 0 <= i < self.obs_size for i in seen]
+        if not seen or not all(inside) or len(set(seen)) < len(seen):
+            raise SettingError(
+                f"policy_obs is {self.policy_obs!r}: different whole numbers from 0 to {self.obs_size - 1} are needed, "
+                "or None for the whole observation"
+            )
+        object.__setattr__(self, "policy_obs", tuple(operator.index(i) for i in seen))
+
+    @property
+    def obs_size(self) -> int:
+        return int(np.prod(self.obs_shape))
+
+    def with_extra_obs(self, count: int) -> "Spec":
+        """The same task with `count` more numbers at the end of the observation, which the policy sees."""
+        size = self.obs_size + count
+        seen = None if self.policy_obs is None else (*self.policy_obs, *range(self.obs_size, size))
+        return replace(self, obs_shape=(size,), policy_obs=seen)
+
+
+class Transition(NamedTuple):
+    """One step. With a leading axis, many."""
+
+    t: Int[Array, "..."]
+    obs: Float[Array, "... obs"]
+    act: Array
+    next_obs: Float[Array, "... obs"]
+    terminal: Bool[Array, "..."]
+    """The next state is absorbing. A time limit is not a terminal state."""
+    last: Bool[Array, "..."]
+    """The episode's record ends with this step, for whatever reason."""
+    known_next: Bool[Array, "..."]
+    """Whether next_obs was recorded. Demonstrations often lack the state after an episode's last step."""
+    round: Int[Array, "..."]
+    """The round of the algorithm that produced the step; demonstrations are round -1."""
+
+
+class Dataset(NamedTuple):
+    """Steps padded to a common size; the first `size` are real. Runs with different data are one vmapped program."""
+
+    steps: Transition
+    size: Int[Array, ""]
+    episodes: Int[Array, ""] | None = None
+    """How many episodes they come from, where that is known: some of an episode's steps may be kept aside."""
+
+    @property
+    def mask(self) -> Bool[Array, " n"]:
+        return jnp.arange(self.steps.t.shape[0]) < self.size
+
+    def of(self, runs: Any) -> "Dataset":
+        """Where sizes are those of several runs: the same steps, for one run or some of them."""
+        return self._replace(size=self.size[runs], episodes=None if self.episodes is None else self.episodes[runs])
+
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
+        """Steps drawn uniformly, with replacement."""
+        index = jax.random.randint(key, shape, 0, self.size)
+        return jax.tree.map(lambda x: x[index], self.steps)
+
+    @classmethod
+    def empty(cls, like: "Dataset", capacity: int) -> "Dataset":
+        """Room for `capacity` steps of the kind that another dataset has."""
+        steps = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), like.steps)
+        return cls(steps, jnp.zeros((), jnp.int32))
+
+    def extend(self, new: "Dataset") -> "Dataset":
+        """With the real steps of another behind its own; what exceeds its room is dropped."""
+        steps = appended(self.steps, self.size, new.steps, new.size)
+        return Dataset(steps, jnp.minimum(self.size + new.size, self.steps.t.shape[0]).astype(jnp.int32))
+
+
+def appended(old: Any, size: Int[Array, ""], new: Any, count: Int[Array, ""]) -> Any:
+    """Arrays whose first `size` rows are real, with the first `count` rows of `new` behind those."""
+    room, rows = (jax.tree.leaves(side)[0].shape[0] for side in (old, new))
+    index = jnp.arange(rows)
+    place = jnp.where(index < count, size + index, room)
+    return jax.tree.map(lambda x, y: x.at[place].set(y, mode="drop"), old, new)
+
+
+class Valued(NamedTuple):
+    """Actions that were tried, one in each of some states, and what they are worth if the expert acts after them."""
+
+    act: Array
+    value: Float[Array, " n"]
+    """Q^{π_E}_t(s, a), or a sample of it."""
+
+
+class History(NamedTuple):
+    """Every step that the learner has played, this turn's included; the first `size` rows are real."""
+
+    steps: Transition
+    """A step's `round` says when it was played."""
+    reward: Float[Array, " n"]
+    """The environment's own, for players that are used by themselves; no imitation looks at it."""
+    size: Int[Array, ""]
+
+
+class RoundData(NamedTuple):
+    """What an algorithm may look at in one round. What its card does not ask for is None.
+
+    A round of an algorithm that learns while it plays has several turns, each with an update: `rolled` steps, then
+    gradient steps (`stepping`).
+    """
+
+    demonstrations: Dataset
+    rollouts: Dataset | None = None
+    """This round's steps of the learner."""
+    expert_actions: Array | None = None
+    """The expert's actions at the states of `rollouts`."""
+    tried: Valued | None = None
+    """Actions tried at the states of `rollouts`, and their values under the expert."""
+    held_out: Dataset | None = None
+    """Demonstrated steps that no learner trains on, for a payoff that means the same across rounds."""
+    history: History | None = None
+    rolled: Transition | None = None
+    """This turn's steps, in order: (environments, time)."""
+    own_reward: Float[Array, "envs time"] | None = None
+    """The environment's rewards for them; no imitation looks at it."""
+    round: Int[Array, ""] | int = 0
+    turn: Int[Array, ""] | int = 0
+
+
+class Samples(NamedTuple):
+    """Weighted (t, s, a): the weighted sum of f over them stands for the expectation (1/T) Σ_t E f(s_t, a_t)."""
+
+    t: Int[Array, " n"]
+    obs: Array
+    act: Array
+    weight: Float[Array, " n"]
+
+
+class Pair(NamedTuple):
+    """The two sides that a payoff compares."""
+
+    learner: Samples
+    expert: Samples
+
+
+class Info(NamedTuple):
+    """What a person would plot of a round, and whether the run goes on after it."""
+
+    metrics: dict[str, Float[Array, ""]]
+    stop: Int[Array, ""] | int = 0
+    """0 to go on; i to stop for the i-th of the algorithm's `stops`."""
+    undo: Bool[Array, ""] | bool = False
+    """The round spoiled what was there: the state from before it is kept."""
+
+
+State = Any
+"""An algorithm's state: a pytree of arrays, everything its next round needs and nothing else."""

@@ -1,0 +1,228 @@
+"""The bridge to Gymnasium: any environment with a flat Box of observations and Box or Discrete actions.
+
+Vector environments reset within the step that ends an episode (`AutoresetMode.SAME_STEP`), so the observation they
+return then belongs to the next episode; the true next observation is in `info["final_obs"]`. `step` puts it back where
+it belongs, and keeps termination and truncation apart.
+"""
+
+import ctypes
+import functools
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple, TextIO
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from understudy.core.errors import ExtraError, SpecError, unknown
+from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
+from understudy.envs.bullet import quickened
+
+C_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None
+DEFAULT_HORIZON = 1000
+"""Where an environment has no time limit of its own."""
+EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujoco"}
+
+
+class HostStep(NamedTuple):
+    """One step of a batch of environments: `obs` is where the next one starts, `next_obs` where this one ended."""
+
+    obs: np.ndarray
+    next_obs: np.ndarray
+    reward: np.ndarray
+    terminal: np.ndarray
+    truncated: np.ndarray
+
+
+class HostEnvironment:
+    """A Gymnasium environment by name or by a function that makes it; `vector(n)` runs n copies of it."""
+
+    def __init__(
+        self,
+        env: str | Callable[[], gymnasium.Env[Any, Any]],
+        known: tuple[str, ...] = (),
+        horizon: int | None = None,
+    ):
+        self.name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
+        self.registered = isinstance(env, str)
+        """Whether the name is enough to make it again."""
+        self._source = env
+        self._make: Callable[..., gymnasium.Env[Any, Any]] = _maker(env, known) if isinstance(env, str) else env
+        with quiet():
+            one = self._make()
+            try:
+                self.spec = _spec(self.name, one, horizon)
+            finally:
+                if isinstance(one, gymnasium.Env):
+                    one.close()
+
+    def vector(self, count: int) -> "HostVector":
+        return HostVector(self._make, count, self.spec)
+
+    def one(self) -> gymnasium.Env[Any, Any]:
+        """A single environment, to be stepped by hand; one made by name comes without Gymnasium's checks."""
+        return self._make(disable_env_checker=True) if self.registered else self._make()
+
+    def drawn(self) -> gymnasium.Env[Any, Any] | None:
+        """One that renders its frames as arrays; None where the task has no such thing, or not what it needs for it."""
+        with quiet():
+            try:
+                env = self._make(render_mode="rgb_array") if self.registered else self._make()
+            except (TypeError, ExtraError, ImportError, gymnasium.error.Error):
+                return None
+        if env.render_mode == "rgb_array":
+            return env
+        env.close()
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to make it: the name, with its entry in Gymnasium's register, or the function."""
+        entry = gymnasium.registry.get(self.name.partition(":")[2] or self.name) if self.registered else None
+        return {"source": self._source, "name": self.name, "spec": self.spec, "entry": entry}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        source, entry = state["source"], state["entry"]
+        self.name, self.spec, self.registered, self._source = (
+            state["name"],
+            state["spec"],
+            isinstance(source, str),
+            source,
+        )
+        if entry is not None:  # what the user registered is known in the user's process alone
+            gymnasium.registry.setdefault(entry.id, entry)
+        self._make = _maker(source, ()) if isinstance(source, str) else source
+
+    def __repr__(self) -> str:
+        return f"HostEnvironment({self.name!r})"
+
+
+class HostVector:
+    """Copies of an environment that step together."""
+
+    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], count: int, spec: Spec):
+        self.spec = spec
+        with quiet():
+            self._env = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        """Start an episode in each copy, each from its own seed."""
+        with quiet():
+            obs, _ = self._env.reset(seed=list(seeds))
+        return _flat(obs)
+
+    def step(self, actions: np.ndarray) -> HostStep:
+        space = self._env.action_space
+        with quiet():  # an episode's end resets the environment within the step
+            obs, reward, terminal, truncated, info = self._env.step(actions.astype(space.dtype).reshape(space.shape))
+        next_obs = _flat(obs).copy()
+        for index in np.flatnonzero(terminal | truncated):
+            next_obs[index] = np.asarray(info["final_obs"][index], np.float32).reshape(-1)
+        # An environment that reports both has reached an absorbing state as its time ran out: terminal wins.
+        return HostStep(_flat(obs), next_obs, np.asarray(reward, np.float32), terminal, truncated & ~terminal)
+
+    def close(self) -> None:
+        with quiet():
+            self._env.close()
+
+
+def _flat(obs: np.ndarray) -> np.ndarray:
+    return np.asarray(obs, np.float32).reshape(len(obs), -1)
+
+
+def _spec(name: str, env: Any, horizon: int | None) -> Spec:
+    if not isinstance(env, gymnasium.Env):
+        raise SpecError(f"{name} makes a {type(env).__name__}: a function that makes a Gymnasium environment is needed")
+    seen, acted = env.observation_space, env.action_space
+    if not isinstance(seen, gymnasium.spaces.Box) or len(seen.shape) != 1:
+        raise SpecError(
+            f"{name} observes {seen}: a flat Box is needed; gymnasium.wrappers.FlattenObservation makes one"
+        )
+    action: ActionSpace
+    if isinstance(acted, gymnasium.spaces.Discrete) and acted.start == 0:
+        action = Discrete(int(acted.n))
+    elif isinstance(acted, gymnasium.spaces.Box) and len(acted.shape) == 1 and acted.is_bounded():
+        action = Continuous(tuple(map(float, acted.low)), tuple(map(float, acted.high)))
+    else:
+        raise SpecError(f"{name} acts in {acted}: a flat Box with finite bounds or Discrete from 0 is needed")
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    return Spec(seen.shape, action, int(horizon or limit or DEFAULT_HORIZON))
+
+
+def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any, Any]]:
+    if "Bullet" in name:
+        try:
+            with quiet():
+                import pybullet_envs_gymnasium  # noqa: F401
+        except ImportError as error:
+            raise ExtraError(f"{name} needs PyBullet: pip install 'understudy[bullet]' (Python 3.11)") from error
+    if name not in gymnasium.registry and ":" not in name:
+        raise unknown("environment", name, [*known, *gymnasium.registry], "`understudy envs` lists them.")
+
+    def make(**options: Any) -> gymnasium.Env[Any, Any]:
+        try:
+            env: gymnasium.Env[Any, Any] = gymnasium.make(name, **options)
+            return quickened(env) if "Bullet" in name else env
+        except gymnasium.error.DependencyNotInstalled as error:
+            extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
+            way_out = f"pip install 'understudy[{extra}]'" if extra else str(error).splitlines()[0]
+            raise ExtraError(f"{name} needs a package that is not installed: {way_out}") from error
+        except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound, ImportError) as error:
+            raise ExtraError(f"{name} cannot be made: {str(error).splitlines()[0]}") from error
+        except gymnasium.error.DeprecatedEnv as error:
+            raise unknown("environment", name, [*known, *gymnasium.registry], str(error).splitlines()[0]) from error
+
+    return make
+
+
+def available() -> list[tuple[str, str]]:
+    """Some Gymnasium tasks that fit, each with the extra it still needs here, or ''."""
+    named = {
+        "": ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1"),
+        "bullet": ("HalfCheetahBulletEnv-v0", "AntBulletEnv-v0", "HopperBulletEnv-v0", "Walker2DBulletEnv-v0"),
+        "box2d": ("LunarLander-v3", "BipedalWalker-v3"),
+        "mujoco": ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5"),
+    }
+    rows = []
+    for extra, names in named.items():
+        installed = not extra or importlib.util.find_spec(EXTRAS[extra]) is not None
+        rows += [(name, "" if installed else f"pip install 'understudy[{extra}]'") for name in names]
+    return rows
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing that a simulator prints, from Python or from C, or warns about, reaches the user; errors still raise."""
+
+    sink = _silence()
+
+    def flush() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if C_LIBRARY is not None:
+            C_LIBRARY.fflush(None)  # C keeps buffers of its own, which would otherwise surface at exit
+
+    flush()
+    saved = [os.dup(1), os.dup(2)]
+    os.dup2(sink.fileno(), 1)
+    os.dup2(sink.fileno(), 2)
+    try:
+        # A notebook's streams are not the process's own, so Python's are turned as well.
+        with warnings.catch_warnings(), redirect_stdout(sink), redirect_stderr(sink):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        flush()
+        for descriptor, own in zip(saved, (1, 2), strict=True):
+            os.dup2(descriptor, own)
+            os.close(descriptor)
+
+
+@functools.cache
+def _silence() -> TextIO:
+    """One open /dev/null for the life of the process."""
+    return open(os.devnull, "w", encoding="utf-8")

@@ -1,0 +1,185 @@
+"""A trained policy as a person uses it: NumPy in, NumPy out, in the environment's own range; saved as plain arrays."""
+
+import json
+import os
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from understudy.core.errors import RunError, SpecError
+from understudy.core.storage import write_npz
+from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
+from understudy.policies.base import Carry, Categorical, Deterministic, Policy, step
+from understudy.policies.combined import Committee, Framed, Mixture, Tabular, TimeIndexed
+from understudy.policies.gaussian import Gaussian, StateDependent
+from understudy.policies.networks import MLP
+from understudy.policies.normalization import Frame
+
+FORMAT = 3
+"""2: a network may read part of its input; those of format 1 read all of it. 3: a Gaussian's width may be cut off at
+its bounds; those of earlier formats are squashed into them.
+"""
+_CLASSES: dict[str, type[eqx.Module]] = {
+    cls.__name__: cls
+    for cls in (
+        MLP,
+        Frame,
+        Categorical,
+        Committee,
+        Deterministic,
+        Framed,
+        Gaussian,
+        StateDependent,
+        Mixture,
+        Tabular,
+        TimeIndexed,
+    )
+}
+
+
+class Actor:
+    """Call it with one observation or a batch; it returns the action or actions the policy would pick without chance.
+
+    `predict` has the signature that Stable-Baselines3's users expect, and remembers, in `state`, what policies that
+    change with time or are mixtures need to remember within an episode.
+    """
+
+    def __init__(self, policy: Policy, spec: Spec, about: dict[str, Any] | None = None):
+        self.policy: Policy = jax.tree.map(np.asarray, policy)
+        self.spec = spec
+        self.about = dict(about or {})
+        """What it is: algorithm, seed, episodes, environment."""
+        nodes = jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, TimeIndexed | Mixture))
+        self.stationary = not any(isinstance(node, TimeIndexed | Mixture) for node in nodes)
+
+    def __call__(self, obs: Any) -> np.ndarray:
+        """The action for one observation, or one for each of a batch."""
+        if not self.stationary:
+            raise SpecError(
+                "this policy depends on the time step or on a component drawn per episode: "
+                "call predict(obs, state, episode_start) and pass its state on"
+            )
+        return self.predict(obs)[0]
+
+    def predict(
+        self,
+        observation: Any,
+        state: Carry | None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        random: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, Carry | None]:
+        """(actions, next state). `episode_start` marks where an episode begins anew; draws come from `random`."""
+        obs, one = self._observations(observation)
+        source = np.random.default_rng() if random is None else random
+        if state is None:
+            state = self.policy.reset(source, (len(obs),))
+        elif episode_start is not None:
+            fresh = self.policy.reset(source, (len(obs),))
+            begins = np.broadcast_to(np.asarray(episode_start, bool), (len(obs),))
+            state = Carry(*(np.where(begins, new, old) for new, old in zip(fresh, state, strict=True)))
+        actions = self.policy.mode(state, obs) if deterministic else self.policy.draw(state, obs, source)
+        actions = np.asarray(actions, np.int64 if isinstance(self.spec.action, Discrete) else np.float32)
+        return (actions[0] if one else actions), (None if self.stationary else step(state))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """One npz: plain arrays, and a JSON text that says how they fit together."""
+        arrays: dict[str, np.ndarray] = {}
+        structure = {
+            "format": FORMAT,
+            "policy": _describe(self.policy, "policy", arrays),
+            "spec": describe_spec(self.spec),
+            "about": self.about,
+        }
+        write_npz(Path(path), {**arrays, "structure.json": np.array(json.dumps(structure))})
+
+    def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
+        obs = np.asarray(observation)
+        if self.spec.obs_shape or obs.dtype.kind not in "iu":  # the index of a state stays one
+            obs = obs.astype(np.float32)
+        one = obs.shape == self.spec.obs_shape
+        if one:
+            obs = obs[None]
+        if obs.shape[1:] != self.spec.obs_shape:
+            raise SpecError(
+                f"observation has shape {np.shape(observation)}: "
+                f"the policy takes {self.spec.obs_shape}, or a batch of those"
+            )
+        if not np.isfinite(obs).all():
+            raise SpecError(f"observation has {int((~np.isfinite(obs)).sum())} values that are NaN or infinite")
+        return obs, one
+
+    def __repr__(self) -> str:
+        about = ", ".join(f"{key}={value}" for key, value in self.about.items() if not isinstance(value, dict))
+        return f"Actor({about})"
+
+
+def read_policy(path: Path) -> Actor:
+    """The policy of a file."""
+    if not path.exists():
+        raise RunError(f"no policy at '{path}': give a saved policy's file, or a run's directory")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        structure = json.loads(str(arrays.pop("structure.json")))
+        if structure["format"] > FORMAT:
+            raise RunError(f"'{path}' was written by a newer version of understudy: upgrade to read it")
+        return Actor(_rebuild(structure["policy"], arrays), read_spec(structure["spec"]), structure["about"])
+    except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise RunError(f"'{path}' is not a policy saved by understudy ({type(error).__name__})") from error
+
+
+def describe_spec(spec: Spec) -> dict[str, Any]:
+    """A task's shape as JSON takes it; `read_spec` turns it back."""
+    return {**asdict(spec), "kind": type(spec.action).__name__}
+
+
+def read_spec(said: dict[str, Any]) -> Spec:
+    action = said["action"]
+    space: ActionSpace = (
+        Discrete(action["n"]) if said["kind"] == "Discrete" else Continuous(action["low"], action["high"])
+    )
+    return Spec(tuple(said["obs_shape"]), space, said["horizon"], said.get("policy_obs"))
+
+
+def check_fits(actor: Actor, env: Any) -> None:
+    """A policy trained on other observations or actions cannot play here."""
+    spec = env.spec
+    same_kind = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
+    if isinstance(spec.action, Discrete) and isinstance(actor.spec.action, Discrete):
+        same_kind = actor.spec.action.n <= spec.action.n
+    if spec.obs_shape != actor.spec.obs_shape or not same_kind:
+        raise SpecError(f"the policy was trained for {_in_words(actor.spec)}; {env.name} has {_in_words(spec)}")
+
+
+def _in_words(spec: Spec) -> str:
+    kind = f"{spec.action.n} discrete" if isinstance(spec.action, Discrete) else f"{spec.action.shape[0]} continuous"
+    return f"observations {spec.obs_shape} and {kind} actions"
+
+
+def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A JSON value for a module: its class and fields; arrays are named by their path and put into `arrays`."""
+    if isinstance(value, eqx.Module):
+        if type(value).__name__ not in _CLASSES:
+            raise RunError(f"a policy of class {type(value).__name__} cannot be saved: only the library's own can")
+        fields = {name: _describe(getattr(value, name), f"{path}.{name}", arrays) for name in vars(value)}
+        return {"class": type(value).__name__, "fields": fields}
+    if isinstance(value, tuple):
+        return {"tuple": [_describe(item, f"{path}.{i}", arrays) for i, item in enumerate(value)]}
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        arrays[path] = np.asarray(value)
+        return {"array": path}
+    return {"value": value}
+
+
+def _rebuild(node: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    if "class" in node:
+        return _CLASSES[node["class"]](**{name: _rebuild(field, arrays) for name, field in node["fields"].items()})
+    if "tuple" in node:
+        return tuple(_rebuild(item, arrays) for item in node["tuple"])
+    return arrays[node["array"]] if "array" in node else node["value"]

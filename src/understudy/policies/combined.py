@@ -1,0 +1,191 @@
+"""Policies made of others, and of tables: time-indexed, mixtures, ensembles, and one in other coordinates."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from understudy.core.arrays import Array, Source, categorical, namespace, softmax
+from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start
+from understudy.policies.normalization import Frame
+
+
+class Tabular(Policy):
+    """π(a | s) = table[s, a] on a finite state space; the observation is the state's index."""
+
+    table: Float[Array, "s a"]
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return namespace(obs).argmax(self.table[obs], axis=-1)
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        row = self.table[obs]
+        xp = namespace(row)
+        tiny = xp.finfo(row.dtype).tiny
+        return categorical(source, xp.where(row > 0, xp.log(xp.maximum(row, tiny)), -xp.inf))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return jnp.log(jnp.asarray(self.table)[obs, act])
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return jnp.arange(self.table.shape[-1]), jnp.asarray(self.table)[obs]
+
+
+class TimeIndexed(Policy):
+    """π_t: one policy for each time step, stacked along the leading axis of its arrays; the last one serves beyond."""
+
+    policies: Policy
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return _each(self.policies, carry.t, carry, obs, lambda policy, c, o: policy.mode(c, o))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return _each(self.policies, carry.t, carry, obs, lambda policy, c, o: policy.draw(c, o, source))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return _pick(self.policies, carry.t).log_prob(carry, obs, act)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return _pick(self.policies, carry.t).support(carry, obs, source)
+
+
+class Mixture(Policy):
+    """Σ_i w_i π_i, the component drawn once at the start of an episode and kept: the mixture of occupancies, not of
+    actions. Its policies are stacked along the leading axis of their arrays.
+    """
+
+    policies: Policy
+    weights: Float[Array, " n"]
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        xp = np if isinstance(source, np.random.Generator) else jnp
+        with np.errstate(divide="ignore"):
+            logits = xp.broadcast_to(xp.log(xp.asarray(self.weights)), (*shape, self.weights.shape[0]))
+        return start(shape)._replace(drawn=categorical(source, logits))
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return _each(self.policies, carry.drawn, carry, obs, lambda policy, c, o: policy.mode(c, o))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return _each(self.policies, carry.drawn, carry, obs, lambda policy, c, o: policy.draw(c, o, source))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return _pick(self.policies, carry.drawn).log_prob(carry, obs, act)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        """All components' actions, weighted: right where the state does not depend on the component (off-Q)."""
+        acts, weights = jax.vmap(lambda policy: policy.support(carry, obs, source))(self.policies)
+        return acts.reshape(-1, *acts.shape[2:]), (self.weights[:, None] * weights).reshape(-1)
+
+
+Member = Deterministic | Categorical
+"""The policies that a committee may have."""
+
+
+class Committee(Policy):
+    """Members that act together: the mean of their actions, or of their probabilities where actions are discrete. They
+    are deterministic or categorical policies, stacked along the leading axis of their arrays.
+    """
+
+    members: Member
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        if isinstance(self.members, Categorical):
+            return namespace(obs).argmax(self._probabilities(obs), axis=-1)
+        return self._mean(lambda member: member.mode(carry, obs))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        if isinstance(self.members, Categorical):
+            return categorical(source, namespace(obs).log(self._probabilities(obs)))
+        return self.mode(carry, obs)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        if not isinstance(self.members, Categorical):
+            return self.members.log_prob(carry, obs, act)
+        chosen = jnp.take_along_axis(self._probabilities(obs), jnp.asarray(act)[..., None], axis=-1)[..., 0]
+        return jnp.log(chosen)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        if isinstance(self.members, Categorical):
+            probabilities = self._probabilities(obs)
+            return jnp.arange(probabilities.shape[-1]), probabilities
+        return self.mode(carry, obs)[None], jnp.ones(1)
+
+    def _probabilities(self, obs: Array) -> Array:
+        return self._mean(lambda member: softmax(member.net(obs)))
+
+    def _mean(self, call: Callable[[Any], Array]) -> Array:
+        count = self.members.net.weights[0].shape[0]
+        return sum(call(_pick(self.members, np.asarray(i))) for i in range(count)) / count
+
+
+def committee(members: Policy) -> Policy:
+    """Stacked network policies as one; a single one is itself."""
+    if jax.tree.leaves(members)[0].shape[0] == 1:
+        return _pick(members, np.asarray(0))
+    if not isinstance(members, Member):
+        raise TypeError("a committee of Gaussian policies has no density of its own: use deterministic ones")
+    return Committee(members)
+
+
+class Framed(Policy):
+    """A policy in the environment's own coordinates: observations are normalised on the way in, actions are mapped to
+    the environment's range and clipped to it on the way out.
+    """
+
+    policy: Policy
+    frame: Frame
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return self.policy.reset(source, shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self.frame.decode_act(self.policy.mode(carry, self.frame.encode_obs(obs)))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return self.frame.decode_act(self.policy.draw(carry, self.frame.encode_obs(obs), source))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        inside = self.policy.log_prob(carry, self.frame.encode_obs(obs), self.frame.encode_act(act))
+        return inside - self.frame.log_volume
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        acts, weights = self.policy.support(carry, self.frame.encode_obs(obs), source)
+        return self.frame.decode_act(acts), weights
+
+
+def _pick(policies: Policy, index: Array) -> Policy:
+    """The policy at `index` of a stack; an index past the end picks the last, on NumPy as on JAX."""
+
+    def at(stack: Array) -> Array:
+        return stack[namespace(index).clip(index, 0, stack.shape[0] - 1)]
+
+    return jax.tree.map(at, policies)
+
+
+def _each(
+    policies: Policy, index: Array, carry: Carry, obs: Array, call: Callable[[Policy, Carry, Array], Array]
+) -> Array:
+    """`call` with the policy that `index` picks. A NumPy batch is served once for each distinct index in it."""
+    if not (isinstance(index, np.ndarray) and index.ndim):
+        return call(_pick(policies, index), carry, obs)
+    rows = []
+    for value in np.unique(index):
+        chosen = index == value
+        rows.append((chosen, call(_pick(policies, value), Carry(*(x[chosen] for x in carry)), obs[chosen])))
+    out = np.empty((len(index), *rows[0][1].shape[1:]), rows[0][1].dtype)
+    for chosen, acts in rows:
+        out[chosen] = acts
+    return out
