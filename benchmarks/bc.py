@@ -42,12 +42,14 @@ class Options:
 def ours(runs: int, batch_size: int, demonstrations: us.Demonstrations) -> float:
     """Milliseconds for a gradient step of `runs` runs in one program, after it has been compiled."""
     # imitation's default: two layers of 32 under tanh, a Gaussian's log-likelihood.
-    learner = us.bc(loss="likelihood", hidden=(32, 32), activation="tanh", batch_size=batch_size, rounds=10, steps=1000)
+    learner = us.bc(
+        loss="likelihood", hidden=(32, 32), activation="tanh", batch_size=batch_size, rounds=10, gradient_steps=1000
+    )
     data, _ = demonstrations.split([demonstrations.episodes] * runs, 0.0)
     keys = jax.random.split(jax.random.key(0), runs)
     began = time.perf_counter()
     run.train(learner, demonstrations.spec, data, keys)
-    return (time.perf_counter() - began) / (learner.rounds * learner.steps) * 1e3
+    return (time.perf_counter() - began) / (learner.rounds * learner.gradient_steps) * 1e3
 
 
 def theirs(peer: str, batch_size: int) -> tuple[float, str]:

@@ -68,8 +68,8 @@ class Options:
 
 def algorithm(name: str, rounds: int = 1, steps: int = 1) -> AdVIL | ValueDICE:
     if name == "advil":
-        return us.advil.preset("paper", rounds=rounds, steps=steps)
-    return us.valuedice(rounds=rounds, steps=steps)
+        return us.advil.preset("paper", rounds=rounds, gradient_steps=steps)
+    return us.valuedice(rounds=rounds, gradient_steps=steps)
 
 
 def random_demonstrations() -> us.Demonstrations:
@@ -94,7 +94,7 @@ def ours(name: str, runs: int, demonstrations: us.Demonstrations) -> float:
     spent = time.perf_counter() - began
     # A run that stops early takes no time.
     assert set(training.statuses) == {"finished"}, training.statuses
-    return spent / (learner.rounds * learner.steps) * 1e3
+    return spent / (learner.rounds * learner.gradient_steps) * 1e3
 
 
 class Peer:
@@ -166,7 +166,7 @@ def advil_step(
     act_key, mix_key = jax.random.split(critic_key)
     index = jax.random.randint(batch_key, (count,), 0, data.size)
     mix_keys = jax.random.split(mix_key, count)
-    batch = state.frame.encode(data.sample(batch_key, (count,)))
+    batch = state.normalization.encode(data.sample(batch_key, (count,)))
     expert = Samples(batch.t, batch.obs, batch.act, jnp.full(count, 1 / count))
     pair = mixed(state.policy, expert, state.critic.actions, act_key)
     between = jax.vmap(interpolate)(mix_keys, pair.learner, pair.expert)

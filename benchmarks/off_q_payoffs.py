@@ -3,7 +3,7 @@
     python benchmarks/off_q_payoffs.py --task halfcheetah --demos FILE
 
 For each learner, size and seed: the Gaussian-kernel off-Q payoff (`understudy.train.selection`) on the demonstrated episodes
-that the run did not learn from, and for a committee the mean payoff of its members alone. Rows go to
+that the run did not learn from, and for a ensemble the mean payoff of its members alone. Rows go to
 docs/results/off-q-payoffs-TASK.csv.
 """
 
@@ -20,7 +20,7 @@ from understudy.core.statistics import Sample
 from understudy.core.types import Dataset
 from understudy.paper import figure_studies
 from understudy.paper.off_q import TASKS
-from understudy.policies import Committee, Framed
+from understudy.policies import Ensemble, Normalized
 from understudy.policies.actor import Actor
 from understudy.studies import Store
 from understudy.train.results import provenance, write_csv
@@ -42,14 +42,14 @@ class Options:
 
 
 def alone(actor: Actor) -> list[Actor]:
-    """The members of a committee, each as a policy; none of a policy that is one network."""
+    """The members of a ensemble, each as a policy; none of a policy that is one network."""
     framed = actor.policy
-    if not isinstance(framed, Framed) or not isinstance(framed.policy, Committee):
+    if not isinstance(framed, Normalized) or not isinstance(framed.policy, Ensemble):
         return []
     stacked = framed.policy.members
     count = stacked.net.weights[0].shape[0]
     members = (jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(count))
-    return [Actor(Framed(member, framed.frame), actor.spec, {}) for member in members]
+    return [Actor(Normalized(member, framed.normalization), actor.spec, {}) for member in members]
 
 
 def main() -> None:

@@ -9,7 +9,7 @@
 `train` keeps policies of several steps in --work, and `play` evaluates them, perhaps on another machine. `curves`
 trains a learner of the offline figure as `understudy reproduce off-q` does, and keeps the policies of 10 trajectories
 on the way, and those of all halfway. `collapse` plays AdVIL at the paper's settings for far longer than the paper does,
-on 10 trajectories, with nothing to stop it, and asks the collapse watch afterwards when it would have stopped and what
+on 10 trajectories, with nothing to stop it, and asks the collapse collapse afterwards when it would have stopped and what
 it would have handed back.
 """
 
@@ -29,7 +29,7 @@ import understudy as us
 from understudy.core import display
 from understudy.core.storage import write_json
 from understudy.core.types import RoundData
-from understudy.game.stopping import Watch
+from understudy.game.stopping import CollapseDetector
 from understudy.paper import off_q, published
 from understudy.policies.actor import Actor
 from understudy.train.checkpoints import Checkpoint
@@ -95,7 +95,12 @@ def train_curves(options: Options, demonstrations: us.Demonstrations) -> None:
             policies = jax.device_get(jax.vmap(algorithm.policy)(states()))
             for index, (count, seed) in enumerate((c, s) for c in counts for s in range(options.seeds)):
                 if count == TRAJECTORIES or 2 * done == algorithm.rounds:
-                    keep(options, policies, index, {"x": done * algorithm.steps, "seed": seed, "trajectories": count})
+                    keep(
+                        options,
+                        policies,
+                        index,
+                        {"x": done * algorithm.gradient_steps, "seed": seed, "trajectories": count},
+                    )
 
     with display.progress_bar(options.learner) as report:
         result = us.imitate(
@@ -134,13 +139,15 @@ def train_collapse(options: Options, demonstrations: us.Demonstrations) -> None:
             progress=report,
             visit=visit,
         )
-    for seed, losses in enumerate(result.history["policy_loss"]):
+    for seed, losses in enumerate(result.metrics["policy_loss"]):
         cell = {"seed": seed, "trajectories": TRAJECTORIES}
         for done in range(options.every, options.rounds + 1, options.every):
-            keep(options, rounds[done - 1], seed, {**cell, "x": done * algorithm.steps})
-        stop = jump(Watch(), losses)
-        if stop is not None:  # what the watch hands back is the policy of the round before
-            keep(options, rounds[stop - 2], seed, {**cell, "x": (stop - 1) * algorithm.steps, "watch": True})
+            keep(options, rounds[done - 1], seed, {**cell, "x": done * algorithm.gradient_steps})
+        stop = jump(CollapseDetector(), losses)
+        if stop is not None:  # what the collapse hands back is the policy of the round before
+            keep(
+                options, rounds[stop - 2], seed, {**cell, "x": (stop - 1) * algorithm.gradient_steps, "collapse": True}
+            )
     result.save(options.kept / "run")
     about(options, algorithm, result)
 
@@ -159,9 +166,9 @@ def about(options: Options, algorithm: us.Algorithm, result: us.Result) -> None:
     print(f"{options.name}: {len(result.runs)} runs trained in {result.config['seconds']} s", flush=True)
 
 
-def jump(watch: Watch, losses: np.ndarray) -> int | None:
-    """The round, from 1, in which the watch stops a run with these losses."""
-    _, jumped = jax.lax.scan(watch.look, watch.init(), jnp.asarray(losses))
+def jump(collapse: CollapseDetector, losses: np.ndarray) -> int | None:
+    """The round, from 1, in which the collapse stops a run with these losses."""
+    _, jumped = jax.lax.scan(collapse.look, collapse.init(), jnp.asarray(losses))
     found = np.flatnonzero(np.asarray(jumped))
     return int(found[0]) + 1 if found.size else None
 
@@ -182,7 +189,7 @@ def play(options: Options) -> None:
             made["preset"],
             actor.about["seed"],
             actor.about["trajectories"],
-            "handed back by the watch" if actor.about.get("watch") else "steps",
+            "handed back by the collapse" if actor.about.get("collapse") else "steps",
             actor.about["x"],
             round(float(returns.mean()), 1),
             round(float(returns.std()), 1),
@@ -231,7 +238,7 @@ def table(options: Options) -> None:
     lines: list[list[Any]] = []
     for name, points in curves.items():
         algorithm: Any = off_q.learner(name)
-        seconds = float(found[name][0]["train_seconds"]) / (algorithm.rounds * algorithm.steps)
+        seconds = float(found[name][0]["train_seconds"]) / (algorithm.rounds * algorithm.gradient_steps)
         reached = next((step for step, value in sorted(points.items()) if value >= goal), None)
         cost = flop(algorithm, options.task)
         spent: list[Any] = ["never", "", ""]

@@ -149,7 +149,7 @@ def check(peer: Peer, bench: Bench) -> None:
     given, expected = flights(bench, states)
     step_given, step_expected = one_step(bench, state)
     given |= step_given | {"trees": bench.forest.trees} | weights("policy", state.policy.net)
-    given |= {name: getattr(state.frame, name) for name in ("obs_mean", "obs_std", "act_center", "act_scale")}
+    given |= {name: getattr(state.normalization, name) for name in ("obs_mean", "obs_std", "act_center", "act_scale")}
     arrays: dict[str, Any] = {name: np.asarray(x) for name, x in given.items()}
     np.savez(peer.folder / "round.npz", **arrays)
     (peer.folder / "settings.json").write_text(json.dumps(hyperparameters(bench.learner)), encoding="utf-8")
@@ -167,7 +167,7 @@ def check(peer: Peer, bench: Bench) -> None:
 
 def flights(bench: Bench, states: DAeQuILState) -> tuple[dict[str, Any], dict[str, Any]]:
     """The runs' policies; how long they fly, and how far up the field."""
-    keys = jax.random.split(jax.random.key(0), bench.learner.rollouts)
+    keys = jax.random.split(jax.random.key(0), bench.learner.episodes_per_round)
     played = jax.vmap(lambda state: play(bench.forest, bench.learner.policy(state), keys, False))(states)
     lengths = played.alive.sum(-1)
     last = (lengths - 1)[..., None]
@@ -183,7 +183,7 @@ def one_step(bench: Bench, state: DAeQuILState) -> tuple[dict[str, Any], dict[st
 
     The draws are made key by key as `update` makes them: where those change, the check fails until these do.
     """
-    learner: DAeQuIL = us.daequil.preset("forest", moments=swerve, critic_steps=CRITIC_STEPS, steps=1)
+    learner: DAeQuIL = us.daequil.preset("forest", moments=swerve, critic_steps=CRITIC_STEPS, gradient_steps=1)
     state = state._replace(memory=jax.tree.map(jnp.zeros_like, state.memory))  # Adam's first moment is the gradient's
     found = bench.collector.collect(learner, state, state.round, jnp.asarray(0), jax.random.key(1))
     assert found.expert_actions is not None

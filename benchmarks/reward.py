@@ -2,9 +2,9 @@
 
     python benchmarks/reward.py --env HalfCheetahBulletEnv-v0 --demos FILE
 
-A round is played and learned in with lag 0, environments and updates in turn, and with lag 1, both at once. Compilation
+A round is played and learned in with staleness 0, environments and updates in turn, and with staleness 1, both at once. Compilation
 and the workers' start are left out. What the environments and the policies take is measured where it is spent, in the
-workers; what is left of the wall-clock is the updates and everything else. The ratio is that of lag 1 to lag 0 in the
+workers; what is left of the wall-clock is the updates and everything else. The ratio is that of staleness 1 to staleness 0 in the
 same run. Writes docs/results/reward-speed.csv.
 """
 
@@ -20,8 +20,8 @@ import tyro
 
 import understudy as us
 from understudy.collect.collectors import Stepped
-from understudy.collect.workers import crew_size
-from understudy.envs import HostEnvironment
+from understudy.collect.workers import worker_count
+from understudy.envs import GymnasiumEnvironment
 from understudy.train import loop as run
 from understudy.train.results import provenance
 
@@ -42,16 +42,16 @@ class Options:
     """Where the numbers go."""
 
 
-def measure(options: Options, seeds: int, lag: int) -> dict[str, float]:
+def measure(options: Options, seeds: int, staleness: int) -> dict[str, float]:
     """Steps a second of all runs together, and milliseconds a step of a run by where they are spent."""
     env = us.make(options.env)
-    assert isinstance(env, HostEnvironment)
+    assert isinstance(env, GymnasiumEnvironment)
     demonstrations = us.load(options.demos).for_task(env.spec, env.name)
     training, held = demonstrations.split([demonstrations.episodes] * seeds, 0.02)
-    algorithm = us.adril.preset("paper", rounds=options.rounds, lag=lag)
-    stepping = algorithm.stepping
-    workers = crew_size(seeds, env)
-    collector = Stepped(env, list(range(seeds)), stepping, options.rounds, workers)
+    algorithm = us.adril.preset("paper", rounds=options.rounds, staleness=staleness)
+    schedule = algorithm.schedule
+    workers = worker_count(seeds, env)
+    collector = Stepped(env, list(range(seeds)), schedule, options.rounds, workers)
     marks: list[tuple[float, float, float]] = []
 
     def visit(rounds: int, states: Any) -> None:
@@ -63,11 +63,11 @@ def measure(options: Options, seeds: int, lag: int) -> dict[str, float]:
     run.train(algorithm, demonstrations.spec, training, keys, collector, visit=visit, held_out=held)
     counted = len(marks) - 2
     wall, env_seconds, act_seconds = (float(b - a) for a, b in zip(marks[1], marks[-1], strict=True))
-    steps = counted * stepping.turns * stepping.rows
+    steps = counted * schedule.updates * schedule.update_steps
     return {
         "runs": seeds,
         "workers": workers,
-        "lag": lag,
+        "staleness": staleness,
         "steps_a_second": seeds * steps / wall,
         "wall_ms": 1e3 * wall / steps,
         "environment_ms": 1e3 * env_seconds / seeds / steps,
@@ -81,8 +81,8 @@ def main(options: Options) -> None:
     rows = []
     for seeds in options.seeds:
         alone = None
-        for lag in (0, 1):
-            found = measure(options, seeds, lag)
+        for staleness in (0, 1):
+            found = measure(options, seeds, staleness)
             alone = alone or found["steps_a_second"]
             ratio = found["steps_a_second"] / alone
             print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), f"  ratio {ratio:.2f}", flush=True)

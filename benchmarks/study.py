@@ -35,7 +35,7 @@ import understudy as us
 shown = us.load("Pendulum")
 for count in {COUNTS}:
     for seed in range({SEEDS}):
-        learner = us.bc(rounds=5, steps=200, hidden=(32, 32))
+        learner = us.bc(rounds=5, gradient_steps=200, hidden=(32, 32))
         result = us.imitate(learner, shown, "Pendulum", seeds=[seed], episodes=count)
         result.evaluate(episodes={EPISODES}, seed=seed)
 """
@@ -45,7 +45,7 @@ import understudy as us
 def visit(rounds, states):
     print(time.time(), flush=True)
     os._exit(0)
-us.imitate(us.bc(rounds=1, steps=1), "Pendulum", visit=visit)
+us.imitate(us.bc(rounds=1, gradient_steps=1), "Pendulum", visit=visit)
 """
 
 

@@ -53,7 +53,7 @@ def cell(
         for i in range(evaluations)
     ]
     if handed:
-        rows.append(row("handed_over", max(evaluations, 1) * every, best))
+        rows.append(row("final", max(evaluations, 1) * every, best))
     body = {
         "format": 1,
         "key": _digest({"format": 1, "asked": asked})[:16],

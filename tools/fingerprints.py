@@ -31,8 +31,8 @@ from understudy.policies import Categorical
 from understudy.rl import PPO, SAC, SoftQ
 
 STORED = Path(__file__).with_suffix(".json")
-TINY = {"rounds": 3, "steps": 3, "batch_size": 8, "hidden": (8,)}
-ASKING = {**TINY, "rollouts": 2}
+TINY = {"rounds": 3, "gradient_steps": 3, "batch_size": 8, "hidden": (8,)}
+ASKING = {**TINY, "episodes_per_round": 2}
 JUDGING = {**ASKING, "critic_steps": 3, "critic_hidden": (8,)}
 PLAYED = {
     "rounds": 3,
@@ -48,7 +48,7 @@ ON_POLICY = {
     "round_steps": 16,
     "frequency": 8,
     "envs": 2,
-    "history": 8,
+    "buffer_size": 8,
     "expert_batch_size": 8,
     "discriminator_hidden": (8,),
     "discriminator_steps": 1,
@@ -128,7 +128,7 @@ def cases() -> dict[str, Any]:
     found: dict[str, Any] = {}
     both = ("continuous", "discrete")
     for kind in both:
-        found[f"bc/{kind}"] = run(us.bc(**TINY, members=2), kind)
+        found[f"bc/{kind}"] = run(us.bc(**TINY, ensemble_size=2), kind)
         found[f"advil/{kind}"] = run(us.advil(**TINY), kind)
         found[f"valuedice/{kind}"] = run(us.valuedice(**TINY), kind)
         found[f"dagger/{kind}"] = run(us.dagger(**ASKING), kind)
@@ -155,7 +155,7 @@ def cases() -> dict[str, Any]:
         "dagger-mixing": us.dagger(**ASKING, mixing=0.5),
         "daequil": us.daequil(**JUDGING),
         "adril": us.adril(**PLAYED),
-        "adril-lag": us.adril(**PLAYED, lag=1),
+        "adril-staleness": us.adril(**PLAYED, staleness=1),
         "gail": us.gail(**ON_POLICY),
     }.items():
         found[f"{name}/gymnasium"] = run(algorithm, "gymnasium")
@@ -180,7 +180,7 @@ def cases() -> dict[str, Any]:
 def fingerprint(result: Any) -> dict[str, Any]:
     """Digests of the policies' arrays and of the metrics, whatever they are called, and their means."""
     leaves = [np.asarray(x) for actor in result.policies for x in jax.tree.leaves(actor.policy)]
-    numbers = [np.asarray(x, np.float64) for x in result.history.values()]
+    numbers = [np.asarray(x, np.float64) for x in result.metrics.values()]
     payoffs = [run.payoff for run in getattr(result, "runs", [])]
 
     def digest(arrays: list[np.ndarray]) -> str:

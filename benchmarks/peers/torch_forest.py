@@ -89,7 +89,7 @@ class DAeQuIL:
         self.center, self.scale = torch.tensor(saved["act_center"]), torch.tensor(saved["act_scale"])
         obs, act = torch.tensor(saved["demonstrated_obs"]), torch.tensor(saved["demonstrated_act"])
         self.demonstrations = torch.cat([(obs - self.mean) / self.std, (act - self.center) / self.scale], 1)
-        self.history, self.rounds = torch.empty(0, 6), torch.empty(0, dtype=torch.long)
+        self.metrics, self.rounds = torch.empty(0, 6), torch.empty(0, dtype=torch.long)
         self.policy = Player(network(saved, "policy"), settings["lr"], decay=settings["weight_decay"])
         self.best, self.payoff = [p.detach().clone() for p in self.policy.parameters], math.inf
         layers = range(len(settings["critic_hidden"]) + 1)
@@ -101,7 +101,7 @@ class DAeQuIL:
     def remember(self, obs: Tensor, rounds: Tensor) -> None:
         """A row is the standardised state, and the flag and the heading as the moments take them."""
         rows = torch.cat([(obs - self.mean) / self.std, obs[:, [0, 3]]], 1)
-        self.history, self.rounds = torch.cat([self.history, rows]), torch.cat([self.rounds, rounds.long()])
+        self.metrics, self.rounds = torch.cat([self.metrics, rows]), torch.cat([self.rounds, rounds.long()])
 
     def keep(self, critic: nn.Sequential) -> None:
         """As the critic of the next round."""
@@ -130,12 +130,12 @@ class DAeQuIL:
 
     def policy_loss(self, demonstrated: Tensor, visited: Tensor) -> Tensor:
         """Of minibatches, as indices."""
-        shown, rows = self.demonstrations[demonstrated], self.history[visited]
+        shown, rows = self.demonstrations[demonstrated], self.metrics[visited]
         acts = self.policy.net(torch.cat([shown[:, :4], rows[:, :4]])).tanh()
         cloning = (acts[: self.batch] - shown[:, 4:]).square().sum(1).mean()
         swerve = (self.center + self.scale * acts[self.batch :] - rows[:, 5:]).abs()
         costs = self.costs(torch.cat([rows[:, 4:5], swerve], 1), self.rounds[visited])
-        share = len(self.demonstrations) / (len(self.demonstrations) + len(self.history))
+        share = len(self.demonstrations) / (len(self.demonstrations) + len(self.metrics))
         return (1 - share) * costs.mean() + self.settings["cloning_weight"] * share * cloning
 
     def fresh(self) -> nn.Sequential:
@@ -169,7 +169,7 @@ class DAeQuIL:
         self.remember(obs, torch.full((len(obs),), len(self.weights[0])))
         self.keep(critic)
         demonstrated = torch.randint(len(self.demonstrations), (steps, self.batch))
-        visited = torch.randint(len(self.history), (steps, self.batch))
+        visited = torch.randint(len(self.metrics), (steps, self.batch))
         for indices in zip(demonstrated, visited, strict=True):
             self.policy.move(self.policy_loss(*indices))
 

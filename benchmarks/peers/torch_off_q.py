@@ -97,7 +97,7 @@ class AdVIL:
         policy = network(saved, "policy").to(device)
         self.policy = Player(policy, settings["policy_lr"], settings["clip"], settings["weight_decay"])
         self.critic = Player(network(saved, "critic").to(device), settings["critic_lr"], settings["clip"])
-        self.average = Average(self.policy.parameters, settings["average"])
+        self.ema_decay = Average(self.policy.parameters, settings["average"])
 
     def minibatch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """The learner's (s, π(s)) and the expert's (s, a); a row is both, side by side."""
@@ -132,7 +132,7 @@ class AdVIL:
         learner, expert = self.minibatch(index)
         self.critic.move(self.critic_loss(learner.detach(), expert, mix))
         self.policy.move(self.policy_loss(learner, expert))
-        self.average.follow()
+        self.ema_decay.follow()
 
     def values(self, index: Tensor, mix: Tensor) -> dict[str, Tensor]:
         learner, expert = (side.detach() for side in self.minibatch(index))
@@ -163,7 +163,7 @@ class ValueDICE:
         self.center, self.scale = torch.tensor(shift, device=device), torch.tensor(stretch, device=device)
         self.policy = Player(network(saved, "policy").to(device), settings["policy_lr"])
         self.critic = Player(network(saved, "critic").to(device), settings["critic_lr"])
-        self.average = Average(self.policy.parameters, settings["average"])
+        self.ema_decay = Average(self.policy.parameters, settings["average"])
 
     def minibatch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The expert's (s, a), the states s and s' one above the other, and the steps' weights."""
@@ -177,7 +177,7 @@ class ValueDICE:
         low, high = self.settings["log_std_min"], self.settings["log_std_max"]
         return mean, low + 0.5 * (high - low) * (raw.tanh() + 1)
 
-    def acting(self, states: Tensor, inside: Tensor) -> Tensor:
+    def acting_policy(self, states: Tensor, inside: Tensor) -> Tensor:
         """The states with their actions, which are zero in the absorbing state."""
         return torch.cat([states, inside.tanh() * (1 - states[:, -1:])], 1)
 
@@ -212,17 +212,17 @@ class ValueDICE:
         mean, log_std = self.actor(states)
         std = log_std.exp()
         with torch.no_grad():
-            learner = self.acting(states, mean + std * noise[0])
+            learner = self.acting_policy(states, mean + std * noise[0])
         self.critic.move(self.critic_loss(learner, expert, weight, mix))
-        learner = self.acting(states, mean + std * noise[1])
+        learner = self.acting_policy(states, mean + std * noise[1])
         self.policy.move(self.policy_loss(learner, expert, weight))
-        self.average.follow()
+        self.ema_decay.follow()
 
     @torch.no_grad()
     def values(self, index: Tensor, mix: Tensor, noise: Tensor) -> dict[str, Tensor]:
         expert, states, weight = self.minibatch(index)
         mean, log_std = self.actor(states)
-        learner = self.acting(states, mean + log_std.exp() * noise[0])
+        learner = self.acting_policy(states, mean + log_std.exp() * noise[0])
         return {"payoff": self.payoff(learner, expert, weight)}
 
 

@@ -16,7 +16,7 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.core.version import __version__
 from understudy.data import Demonstrations, load
-from understudy.envs import Environment, Finite, Forest, HostEnvironment, Pendulum, make
+from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, make
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.experts.bundled import load_expert
 from understudy.experts.expert import Expert
@@ -43,7 +43,7 @@ __all__ = [
     "Expert",
     "Finite",
     "Forest",
-    "HostEnvironment",
+    "GymnasiumEnvironment",
     "Learned",
     "Logs",
     "Pendulum",

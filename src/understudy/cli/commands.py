@@ -123,7 +123,7 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
         check_free(out)
     logs = Logs(f"{out}{LOGS}", options.log)
     if goes_on:
-        on_the_host = algorithm.stepping is not None and options.env not in JAX_ENVIRONMENTS
+        on_the_host = algorithm.schedule is not None and options.env not in JAX_ENVIRONMENTS
         anew = f"; episodes of {options.env} begin anew" if on_the_host else ""
         print(f"Going on from {checkpoint}{anew}", file=sys.stderr)
     source = str(options.demos or options.env)
@@ -159,13 +159,13 @@ def train(algorithm: Algorithm, options: Train, words: Sequence[str] = ()) -> in
     result.save(out, replace=goes_on)
     if not result.interrupted:
         resuming.forget(out)
-    loss = next((metric for metric in result.history if metric.endswith("loss")), next(iter(result.history)))
+    loss = next((metric for metric in result.metrics if metric.endswith("loss")), next(iter(result.metrics)))
     # Of those that play: what the last round's episodes returned, and what was asked of the expert in all.
-    shown = {loss: loss, **{name: words for name, words in PLAYED.items() if name in result.history}}
+    shown = {loss: loss, **{name: words for name, words in PLAYED.items() if name in result.metrics}}
     rows = [
         (run.episodes, run.seed, *numbers, f"{run.payoff:.3g}", run.status, mark)
         for i, run in enumerate(result.runs)
-        for numbers in ([_number(name, _last(result.history[name][i])) for name in shown],)
+        for numbers in ([_number(name, _last(result.metrics[name][i])) for name in shown],)
         for mark in ("selected" if i == result.selected else "",)
     ]
     headers = (">episodes", ">seed", *(f">{words}" for words in shown.values()), ">held-out payoff", "status", "")

@@ -39,7 +39,7 @@ def demo(out: str | os.PathLike[str], progress: Report) -> Rows:
     """Run it and write `out`; rows of (task, algorithm, expert, score)."""
     out = Path(out)
     forest, pendulum = Forest(), Pendulum()
-    cloning = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, steps=500)
+    cloning = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, gradient_steps=500)
     asking = (dagger.preset("forest"), daequil.preset("linear", moments=clear_swerve(forest)))
     runs: list[tuple[Algorithm, Forest | Pendulum, list[int]]] = [
         (cloning, pendulum, [2, 5, 10, 25]),

@@ -32,8 +32,8 @@ def train_command(
     batch_size: int = 256,
     random_steps: int | None = None,
     history: int | None = None,
-    timeouts_terminal: bool = False,
-    lag: int = 0,
+    truncation_is_terminal: bool = False,
+    staleness: int = 0,
     workers: int | None = None,
     evaluate: int = EPISODES,
     out: Path_ = None,
@@ -56,9 +56,9 @@ def train_command(
         batch_size: Steps in a minibatch that sac and soft-q draw from what they remember.
         random_steps: Steps at the start that take any action. Default: 1,000 or a tenth of the steps; none for ppo.
         history: Steps that sac and soft-q remember. Default: all.
-        timeouts_terminal: Take time limits for ends.
-        lag: Updates that the policy that plays is behind in Gymnasium; 1 steps and learns at once, which is faster.
-        workers: Processes for stepping Gymnasium environments; 0: none but this one. Default: as many as pay.
+        truncation_is_terminal: Take time limits for ends.
+        staleness: Updates that the policy that plays is behind in Gymnasium; 1 steps and learns at once, which is faster.
+        workers: Processes for schedule Gymnasium environments; 0: none but this one. Default: as many as pay.
         evaluate: Episodes by which a seed is chosen, and as many again by which it is scored.
         out: The expert's directory. Default: experts/ENV.
         sac: Settings of sac.
@@ -86,8 +86,8 @@ def train_command(
                 batch_size=batch_size,
                 random_steps=random_steps,
                 history=history,
-                timeouts_terminal=timeouts_terminal,
-                lag=lag,
+                truncation_is_terminal=truncation_is_terminal,
+                staleness=staleness,
             )
     except KeyboardInterrupt:
         if os.path.exists(f"{path}{CHECKPOINT}"):

@@ -181,7 +181,7 @@ def _handed(found: list[dict[str, Any]]) -> str:
         sum(row["returns"]) / len(row["returns"])
         for record in found
         for row in record["rows"]
-        if row["x_kind"] == "handed_over"
+        if row["x_kind"] == "final"
     ]
     return str(interval(Sample.of(means))) if means else ""
 
@@ -193,6 +193,6 @@ def _best(cells: list[dict[str, Any]], env: str) -> str | None:
         for record in cells
         if record["asked"]["task"]["env"] == env
         for row in record["rows"]
-        if row["x_kind"] == "handed_over"
+        if row["x_kind"] == "final"
     }
     return max(scores, key=lambda key: scores[key]) if scores else None

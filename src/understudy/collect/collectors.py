@@ -25,14 +25,14 @@ from understudy.collect.mixing import HostMixing, Mixing
 from understudy.collect.playing import Order
 from understudy.collect.rollouts import Episodes, play, rollout
 from understudy.collect.stepping import Chunk
-from understudy.collect.workers import Crew
+from understudy.collect.workers import WorkerPool
 from understudy.core.arrays import Array, namespace
-from understudy.core.types import ActionSpace, Dataset, Discrete, RoundData, State, Transition, Valued
-from understudy.envs import Environment, HostEnvironment
+from understudy.core.types import ActionSpace, Dataset, Discrete, RoundData, State, Transition, ActionValues
+from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import Values
 from understudy.experts.expert import Expert, answer
 from understudy.game import Algorithm
-from understudy.game.schedule import Stepping
+from understudy.game.schedule import Schedule
 from understudy.policies import Policy
 
 
@@ -43,12 +43,12 @@ class Collected(NamedTuple):
     expert_actions: Array | None
     returned: Array
     """The mean return of its episodes; NaN where there are none."""
-    tried: Valued | None = None
+    action_values: ActionValues | None = None
 
     @property
     def asks(self) -> bool:
         """Whether the expert was asked about its states."""
-        return self.expert_actions is not None or self.tried is not None
+        return self.expert_actions is not None or self.action_values is not None
 
 
 class Fused(eqx.Module):
@@ -66,11 +66,11 @@ class Fused(eqx.Module):
 
     def collect(self, algorithm: Algorithm, state: State, index: Array, asked: Array, key: Key[Array, ""]) -> Collected:
         play_key, ask_key = jax.random.split(key)
-        keys = jax.random.split(play_key, algorithm.rollouts)
+        keys = jax.random.split(play_key, algorithm.episodes_per_round)
         left = self.limit - asked
         mixing = self._mixing(algorithm, index, left)
         valued = self.values is not None
-        played = play(self.env, algorithm.acting(state), keys, False, mixing, keep_states=valued)
+        played = play(self.env, algorithm.acting_policy(state), keys, False, mixing, keep_states=valued)
         alive = played.alive
         # The real steps in front; where the expert may act, those of the first time steps, which the budget covers.
         late = ~alive if mixing is None else jnp.where(alive, played.steps.t, self.env.spec.horizon)
@@ -95,19 +95,19 @@ class Fused(eqx.Module):
         acts = explored(space, algorithm.exploring, steps.act, answers, chance)
         value_keys = jax.random.split(value_key, order.shape[0])
         values = jax.vmap(self.values)(steps.t, flat.states, steps.obs, acts, value_keys)
-        return found._replace(tried=Valued(acts, values))
+        return found._replace(action_values=ActionValues(acts, values))
 
     def _mixing(self, algorithm: Algorithm, index: Array, left: Array) -> Mixing | None:
         share = algorithm.expert_share(index)
         if share is None or self.expert is None:
             return None
-        return Mixing(self.expert, self.deterministic, share, left // algorithm.rollouts)
+        return Mixing(self.expert, self.deterministic, share, left // algorithm.episodes_per_round)
 
 
 class Hosted:
     """Episodes and answers on the host: any environment, any expert."""
 
-    def __init__(self, env: Environment | HostEnvironment, expert: Expert | None, seeds: list[int]):
+    def __init__(self, env: Environment | GymnasiumEnvironment, expert: Expert | None, seeds: list[int]):
         self.env, self.expert, self.seeds = env, expert, seeds
         self.limit = np.iinfo(np.int32).max if expert is None or expert.limit is None else expert.limit
 
@@ -115,8 +115,8 @@ class Hosted:
         self, algorithm: Algorithm, states: State, index: int, asked: np.ndarray, active: np.ndarray
     ) -> Collected:
         """All runs' rounds, stacked. A run that has stopped collects nothing."""
-        room = algorithm.rollouts * self.env.spec.horizon
-        policies = jax.device_get(jax.vmap(algorithm.acting)(states)) if index else None
+        room = algorithm.episodes_per_round * self.env.spec.horizon
+        policies = jax.device_get(jax.vmap(algorithm.acting_policy)(states)) if index else None
         runs = []
         for run, seed in enumerate(self.seeds):
             sequence = np.random.SeedSequence([seed, index])
@@ -126,7 +126,7 @@ class Hosted:
             policy: Any = jax.tree.map(lambda x, i=run: x[i], policies)
             mixing = self._mixing(algorithm, index, self.limit - int(asked[run]), seed)
             start = int(sequence.generate_state(1)[0])
-            played = rollout(self.env, policy, algorithm.rollouts, start, deterministic=False, mixing=mixing)
+            played = rollout(self.env, policy, algorithm.episodes_per_round, start, deterministic=False, mixing=mixing)
             random = np.random.default_rng(sequence)
             runs.append(self._one(algorithm, played, room, index, int(asked[run]), random))
         return jax.tree.map(lambda *parts: np.stack(parts), *runs)
@@ -159,7 +159,7 @@ class Hosted:
         space = self.env.spec.action
         acts = explored(space, algorithm.exploring, real.act, answers, random.random((size, chances(space))))
         values = self.expert.appraise(real.obs, acts)
-        return found._replace(tried=Valued(_padded(acts, room), _padded(values, room)))
+        return found._replace(action_values=ActionValues(_padded(acts, room), _padded(values, room)))
 
     def _mixing(self, algorithm: Algorithm, index: int, left: int, seed: int) -> HostMixing | None:
         share = algorithm.expert_share(index)
@@ -170,7 +170,7 @@ class Hosted:
         def ask(obs: np.ndarray, t: np.ndarray) -> np.ndarray:
             return expert.ask(obs, self.env.spec, random, t)
 
-        return HostMixing(ask, float(share), left // algorithm.rollouts, random)
+        return HostMixing(ask, float(share), left // algorithm.episodes_per_round, random)
 
     def _nothing(self, algorithm: Algorithm, room: int) -> Collected:
         spec = self.env.spec
@@ -182,7 +182,7 @@ class Hosted:
         if self.expert is None:
             return found
         if algorithm.card.values:
-            return found._replace(tried=Valued(act, np.zeros(room, np.float32)))
+            return found._replace(action_values=ActionValues(act, np.zeros(room, np.float32)))
         return found._replace(expert_actions=act)
 
 
@@ -220,27 +220,27 @@ def _padded(column: np.ndarray, room: int) -> np.ndarray:
 class Stepped:
     """Steps on the host, a turn at a time. What is played depends on seeds and policies, never on who is faster.
 
-    With lag 0 a turn is played by the policy as it is after the update before. With lag 1 by the one before that: the
+    With staleness 0 a turn is played by the policy as it is after the update before. With staleness 1 by the one before that: the
     steps of the next turn are asked for before this turn's update, so that environments and updates work at once.
     """
 
     limit = np.iinfo(np.int32).max
 
-    def __init__(self, env: HostEnvironment, seeds: list[int], stepping: Stepping, rounds: int, workers: int):
-        self.env, self.seeds, self.stepping, self.rounds, self.workers = env, seeds, stepping, rounds, workers
-        self._crew: Crew | None = None
+    def __init__(self, env: GymnasiumEnvironment, seeds: list[int], schedule: Schedule, rounds: int, workers: int):
+        self.env, self.seeds, self.schedule, self.rounds, self.workers = env, seeds, schedule, rounds, workers
+        self._crew: WorkerPool | None = None
         self._asked = False
 
     @contextmanager
     def working(self, first: int) -> Iterator[None]:
         """With workers at hand, from round `first` on: a run that goes on begins new episodes, from other seeds."""
         entropy = [(seed, first) for seed in self.seeds]
-        with Crew(self.env, entropy, self.stepping.envs, self.stepping.steps, self.workers) as self._crew:
+        with WorkerPool(self.env, entropy, self.schedule.envs, self.schedule.steps_per_env, self.workers) as self._crew:
             self._asked = False
             yield
 
     @property
-    def crew(self) -> Crew:
+    def crew(self) -> WorkerPool:
         """Who plays, and the time they spend on what."""
         assert self._crew is not None
         return self._crew
@@ -251,13 +251,13 @@ class Stepped:
             self._ask(policies(), index, turn, active)
         chunks = self.crew.answers()
         self._asked = False
-        following = divmod(index * self.stepping.turns + turn + 1, self.stepping.turns)
-        if self.stepping.lag and following[0] < self.rounds:
+        following = divmod(index * self.schedule.updates + turn + 1, self.schedule.updates)
+        if self.schedule.staleness and following[0] < self.rounds:
             self._ask(policies(), *following, active)
         return jax.tree.map(lambda *parts: np.stack(parts), *chunks)
 
     def _ask(self, policies: Any, index: int, turn: int, active: np.ndarray) -> None:
-        begins, anything = bool(self.stepping.begins(index, turn)), int(self.stepping.random_left(index, turn))
+        begins, anything = bool(self.schedule.begins(index, turn)), int(self.schedule.random_steps_left(index, turn))
         orders = [
             Order(jax.tree.map(lambda x, i=run: x[i], policies), begins, anything) if active[run] else None
             for run in range(len(self.seeds))
@@ -272,4 +272,4 @@ Collector = Fused | Hosted | Stepped
 def round_data(demonstrations: Dataset, collected: Collected | None) -> RoundData:
     if collected is None:
         return RoundData(demonstrations)
-    return RoundData(demonstrations, collected.rollouts, collected.expert_actions, collected.tried)
+    return RoundData(demonstrations, collected.rollouts, collected.expert_actions, collected.action_values)

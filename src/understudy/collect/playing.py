@@ -9,7 +9,7 @@ from understudy.collect.rollouts import check_actions
 from understudy.collect.stepping import Chunk
 from understudy.core.errors import SpecError
 from understudy.core.types import Continuous, Spec
-from understudy.envs import HostEnvironment
+from understudy.envs import GymnasiumEnvironment
 from understudy.policies import Carry, Policy, step
 
 
@@ -46,7 +46,7 @@ def blank(spec: Spec, envs: int, steps: int) -> Chunk:
 class Run:
     """A run's environments, where their episodes are, and where its random numbers come from."""
 
-    def __init__(self, env: HostEnvironment, seed: tuple[int, ...], envs: int, steps: int):
+    def __init__(self, env: GymnasiumEnvironment, seed: tuple[int, ...], envs: int, steps: int):
         self.name, self.spec, self.seed, self.steps = env.name, env.spec, seed, steps
         noise, anything, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
         self._noise, self._anything, self._starts = noise, anything, starts

@@ -17,7 +17,7 @@ from jaxtyping import Array, Key
 from understudy.collect.mixing import HostMixing, Mixing
 from understudy.core.errors import SpecError, check_seed, check_whole
 from understudy.core.types import Transition
-from understudy.envs import Environment, HostEnvironment, make
+from understudy.envs import Environment, GymnasiumEnvironment, make
 from understudy.envs.base import EnvState
 from understudy.policies import Policy, step
 
@@ -59,7 +59,7 @@ def rollout(
     env = make(env)
     check_whole(1, episodes=episodes)
     check_seed(seed)
-    if isinstance(env, HostEnvironment):
+    if isinstance(env, GymnasiumEnvironment):
         return _hosted(env, policy, episodes, seed, deterministic, mixing)
     if not isinstance(policy, Policy) or mixing is not None:
         return _stepwise(env, policy, episodes, seed, deterministic, mixing)
@@ -149,7 +149,7 @@ def _stepwise(
 
 
 def _hosted(
-    env: HostEnvironment,
+    env: GymnasiumEnvironment,
     policy: Policy | HostPolicy,
     episodes: int,
     seed: int,

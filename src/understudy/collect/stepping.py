@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.core.types import Continuous, History, Spec, Transition
-from understudy.game.schedule import Stepping
+from understudy.core.types import Continuous, Replay, Spec, Transition
+from understudy.game.schedule import Schedule
 from understudy.policies import Carry, Policy, step
 
 if TYPE_CHECKING:
@@ -60,32 +60,32 @@ class Surroundings(NamedTuple):
     reward: Float[Array, " n"]
 
 
-def surroundings(stepping: Stepping, spec: Spec, env: Environment | None, policy: Policy | None) -> Surroundings:
+def surroundings(schedule: Schedule, spec: Spec, env: Environment | None, policy: Policy | None) -> Surroundings:
     """Those of a run that has played nothing."""
-    obs = jnp.zeros((stepping.room, *spec.obs_shape), jnp.float32)
+    obs = jnp.zeros((schedule.capacity, *spec.obs_shape), jnp.float32)
     continuous = isinstance(spec.action, Continuous)
-    act = jnp.zeros((stepping.room, *spec.action.shape), jnp.float32 if continuous else jnp.int32)
-    count, flag = jnp.zeros(stepping.room, jnp.int32), jnp.zeros(stepping.room, bool)
+    act = jnp.zeros((schedule.capacity, *spec.action.shape), jnp.float32 if continuous else jnp.int32)
+    count, flag = jnp.zeros(schedule.capacity, jnp.int32), jnp.zeros(schedule.capacity, bool)
     rows = Transition(count, obs, act, jnp.zeros_like(obs), flag, jnp.zeros_like(flag), ~flag, jnp.zeros_like(count))
     world = None
     if env is not None and policy is not None:
-        keys = jax.random.split(jax.random.key(0), stepping.envs)  # shapes only: a run's first turn begins anew
+        keys = jax.random.split(jax.random.key(0), schedule.envs)  # shapes only: a run's first turn begins anew
         world = _begun(env, policy, keys)
-    return Surroundings(world, jnp.zeros(stepping.envs), rows, jnp.zeros(stepping.room))
+    return Surroundings(world, jnp.zeros(schedule.envs), rows, jnp.zeros(schedule.capacity))
 
 
 def played(
     env: Environment,
     policy: Policy,
     world: World,
-    stepping: Stepping,
+    schedule: Schedule,
     begins: Bool[Array, ""],
     anything: Int[Array, ""],
     key: Key[Array, ""],
 ) -> tuple[World, Chunk]:
     """A turn in a JAX environment."""
     start_key, loop_key = jax.random.split(key)
-    fresh = _begun(env, policy, jax.random.split(start_key, stepping.envs))
+    fresh = _begun(env, policy, jax.random.split(start_key, schedule.envs))
     world = jax.tree.map(lambda new, old: jnp.where(begins, new, old), fresh, world)
 
     def one(here: World, left: Bool[Array, ""], k: Key[Array, ""]) -> tuple[World, Chunk]:
@@ -101,10 +101,10 @@ def played(
 
     def all_(world: World, inputs: tuple[Array, Array]) -> tuple[World, Chunk]:
         number, k = inputs
-        keys = jax.random.split(k, stepping.envs)
+        keys = jax.random.split(k, schedule.envs)
         return jax.vmap(one, (0, None, 0))(world, number < anything, keys)
 
-    inputs = (jnp.arange(stepping.steps), jax.random.split(loop_key, stepping.steps))
+    inputs = (jnp.arange(schedule.steps_per_env), jax.random.split(loop_key, schedule.steps_per_env))
     world, chunk = jax.lax.scan(all_, world, inputs)
     return world, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), chunk)
 
@@ -128,11 +128,11 @@ def any_action(spec: Spec, key: Key[Array, ""]) -> Array:
 
 
 def remembered(
-    around: Surroundings, chunk: Chunk, stepping: Stepping, index: Int[Array, ""], turn: Int[Array, ""]
+    around: Surroundings, chunk: Chunk, schedule: Schedule, index: Int[Array, ""], turn: Int[Array, ""]
 ) -> Surroundings:
     """With a turn's steps of all runs in the history, over the oldest ones where it is full."""
-    place = (index * stepping.turns + turn) * stepping.rows % stepping.room
-    rows = jax.tree.map(lambda x: x.reshape(x.shape[0], stepping.rows, *x.shape[3:]), chunk)
+    place = (index * schedule.updates + turn) * schedule.update_steps % schedule.capacity
+    rows = jax.tree.map(lambda x: x.reshape(x.shape[0], schedule.update_steps, *x.shape[3:]), chunk)
 
     def put(old: Array, new: Array) -> Array:
         return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), place, axis=1)
@@ -141,10 +141,10 @@ def remembered(
     return around._replace(steps=steps, reward=put(around.reward, rows.reward))
 
 
-def history(around: Surroundings, stepping: Stepping, index: Int[Array, ""], turn: Int[Array, ""]) -> History:
+def history(around: Surroundings, schedule: Schedule, index: Int[Array, ""], turn: Int[Array, ""]) -> Replay:
     """A run's history after this turn."""
-    size = jnp.minimum((index * stepping.turns + turn + 1) * stepping.rows, stepping.room)
-    return History(around.steps, around.reward, size)
+    size = jnp.minimum((index * schedule.updates + turn + 1) * schedule.update_steps, schedule.capacity)
+    return Replay(around.steps, around.reward, size)
 
 
 def finished(

@@ -30,7 +30,7 @@ import numpy as np
 from understudy.collect.playing import Order, Played, Run, blank
 from understudy.collect.stepping import Chunk
 from understudy.core.errors import SettingError, UnderstudyError, WorkerError, check_whole
-from understudy.envs import HostEnvironment
+from understudy.envs import GymnasiumEnvironment
 from understudy.envs.gymnasium import quiet
 
 PATIENCE = 1.0
@@ -50,14 +50,16 @@ serve(inbox, outbox, nowhere)
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-class Crew:
+class WorkerPool:
     """All runs' environments, in `workers` processes or, if there are none, in this one.
 
     Each run has `envs` environments, and an order takes `steps` steps in each. The runs are dealt to the workers. Where
     one fails, all are dismissed.
     """
 
-    def __init__(self, env: HostEnvironment, seeds: Sequence[tuple[int, ...]], envs: int, steps: int, workers: int):
+    def __init__(
+        self, env: GymnasiumEnvironment, seeds: Sequence[tuple[int, ...]], envs: int, steps: int, workers: int
+    ):
         check_whole(1, envs=envs, steps=steps)
         check_whole(0, workers=workers)
         self.env_seconds = 0.0
@@ -96,7 +98,7 @@ class Crew:
         if self._orders is not None:
             raise WorkerError("the workers were asked twice: take their answers() in between")
         if not self.close.alive:
-            raise WorkerError("the workers were dismissed: a new Crew is needed")
+            raise WorkerError("the workers were dismissed: a new WorkerPool is needed")
         self._orders = [None if order is None else _packed(order) for order in orders]
         for worker in self._workers:
             worker.send([self._orders[run] for run in worker.runs])
@@ -126,7 +128,7 @@ class Crew:
         self.act_seconds += played.act_seconds
         return played.chunk
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "WorkerPool":
         return self
 
     def __exit__(
@@ -135,7 +137,7 @@ class Crew:
         self.close()
 
 
-def crew_size(runs: int, env: HostEnvironment | None = None) -> int:
+def worker_count(runs: int, env: GymnasiumEnvironment | None = None) -> int:
     """How many workers serve `runs` runs best here: one for each, as far as there are cores.
 
     None on a single core, for an environment that cannot be sent to them, or for one that steps in less than CHEAP.
@@ -146,7 +148,7 @@ def crew_size(runs: int, env: HostEnvironment | None = None) -> int:
     return min(runs, cores)
 
 
-def _step_seconds(env: HostEnvironment, tries: int = 20) -> float:
+def _step_seconds(env: GymnasiumEnvironment, tries: int = 20) -> float:
     """How long a step takes here."""
     with quiet():
         one = env.one()
@@ -196,7 +198,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def _unsendable(env: HostEnvironment) -> str:
+def _unsendable(env: GymnasiumEnvironment) -> str:
     """Why an environment cannot be made in another process; '' where it can."""
     try:
         told = pickle.dumps(env)
@@ -208,7 +210,7 @@ def _unsendable(env: HostEnvironment) -> str:
 class _Worker:
     """A worker as its employer sees it: a process, and the runs that it plays."""
 
-    def __init__(self, number: int, runs: range, task: tuple[HostEnvironment, list[tuple[int, ...]], int, int]):
+    def __init__(self, number: int, runs: range, task: tuple[GymnasiumEnvironment, list[tuple[int, ...]], int, int]):
         self.runs, self.seeds, self.number = runs, task[1], number
         self.words = tempfile.TemporaryFile()  # noqa: SIM115 (until it is dismissed)
         surroundings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}

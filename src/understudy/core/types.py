@@ -169,7 +169,7 @@ def appended(old: Any, size: Int[Array, ""], new: Any, count: Int[Array, ""]) ->
     return jax.tree.map(lambda x, y: x.at[place].set(y, mode="drop"), old, new)
 
 
-class Valued(NamedTuple):
+class ActionValues(NamedTuple):
     """Actions that were tried, one in each of some states, and what they are worth if the expert acts after them."""
 
     act: Array
@@ -177,7 +177,7 @@ class Valued(NamedTuple):
     """Q^{π_E}_t(s, a), or a sample of it."""
 
 
-class History(NamedTuple):
+class Replay(NamedTuple):
     """Every step that the learner has played, this turn's included; the first `size` rows are real."""
 
     steps: Transition
@@ -191,7 +191,7 @@ class RoundData(NamedTuple):
     """What an algorithm may look at in one round. What its card does not ask for is None.
 
     A round of an algorithm that learns while it plays has several turns, each with an update: `rolled` steps, then
-    gradient steps (`stepping`).
+    gradient steps (`schedule`).
     """
 
     demonstrations: Dataset
@@ -199,17 +199,17 @@ class RoundData(NamedTuple):
     """This round's steps of the learner."""
     expert_actions: Array | None = None
     """The expert's actions at the states of `rollouts`."""
-    tried: Valued | None = None
+    action_values: ActionValues | None = None
     """Actions tried at the states of `rollouts`, and their values under the expert."""
     held_out: Dataset | None = None
     """Demonstrated steps that no learner trains on, for a payoff that means the same across rounds."""
-    history: History | None = None
-    rolled: Transition | None = None
+    replay: Replay | None = None
+    new_steps: Transition | None = None
     """This turn's steps, in order: (environments, time)."""
-    own_reward: Float[Array, "envs time"] | None = None
+    task_reward: Float[Array, "envs time"] | None = None
     """The environment's rewards for them; no imitation looks at it."""
     round: Int[Array, ""] | int = 0
-    turn: Int[Array, ""] | int = 0
+    update: Int[Array, ""] | int = 0
 
 
 class Samples(NamedTuple):
@@ -233,7 +233,7 @@ class Info(NamedTuple):
 
     metrics: dict[str, Float[Array, ""]]
     stop: Int[Array, ""] | int = 0
-    """0 to go on; i to stop for the i-th of the algorithm's `stops`."""
+    """0 to go on; i to stop for the i-th of the algorithm's `stop_reasons`."""
     undo: Bool[Array, ""] | bool = False
     """The round spoiled what was there: the state from before it is kept."""
 

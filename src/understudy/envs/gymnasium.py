@@ -29,7 +29,7 @@ DEFAULT_HORIZON = 1000
 EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujoco"}
 
 
-class HostStep(NamedTuple):
+class VectorStep(NamedTuple):
     """One step of a batch of environments: `obs` is where the next one starts, `next_obs` where this one ended."""
 
     obs: np.ndarray
@@ -39,7 +39,7 @@ class HostStep(NamedTuple):
     truncated: np.ndarray
 
 
-class HostEnvironment:
+class GymnasiumEnvironment:
     """A Gymnasium environment by name or by a function that makes it; `vector(n)` runs n copies of it."""
 
     def __init__(
@@ -61,8 +61,8 @@ class HostEnvironment:
                 if isinstance(one, gymnasium.Env):
                     one.close()
 
-    def vector(self, count: int) -> "HostVector":
-        return HostVector(self._make, count, self.spec)
+    def vector(self, count: int) -> "VectorEnvironment":
+        return VectorEnvironment(self._make, count, self.spec)
 
     def one(self) -> gymnasium.Env[Any, Any]:
         """A single environment, to be stepped by hand; one made by name comes without Gymnasium's checks."""
@@ -98,10 +98,10 @@ class HostEnvironment:
         self._make = _maker(source, ()) if isinstance(source, str) else source
 
     def __repr__(self) -> str:
-        return f"HostEnvironment({self.name!r})"
+        return f"GymnasiumEnvironment({self.name!r})"
 
 
-class HostVector:
+class VectorEnvironment:
     """Copies of an environment that step together."""
 
     def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], count: int, spec: Spec):
@@ -115,7 +115,7 @@ class HostVector:
             obs, _ = self._env.reset(seed=list(seeds))
         return _flat(obs)
 
-    def step(self, actions: np.ndarray) -> HostStep:
+    def step(self, actions: np.ndarray) -> VectorStep:
         space = self._env.action_space
         with quiet():  # an episode's end resets the environment within the step
             obs, reward, terminal, truncated, info = self._env.step(actions.astype(space.dtype).reshape(space.shape))
@@ -123,7 +123,7 @@ class HostVector:
         for index in np.flatnonzero(terminal | truncated):
             next_obs[index] = np.asarray(info["final_obs"][index], np.float32).reshape(-1)
         # An environment that reports both has reached an absorbing state as its time ran out: terminal wins.
-        return HostStep(_flat(obs), next_obs, np.asarray(reward, np.float32), terminal, truncated & ~terminal)
+        return VectorStep(_flat(obs), next_obs, np.asarray(reward, np.float32), terminal, truncated & ~terminal)
 
     def close(self) -> None:
         with quiet():

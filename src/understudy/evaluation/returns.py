@@ -19,7 +19,7 @@ from understudy.collect.rollouts import rollout
 from understudy.core.errors import SettingError, check_callable, check_seed, check_whole
 from understudy.core.progress import Progress
 from understudy.core.statistics import Interval, Sample, imitation_gap, interval
-from understudy.envs import Environment, HostEnvironment, make
+from understudy.envs import Environment, GymnasiumEnvironment, make
 from understudy.policies import Policy
 from understudy.policies.actor import Actor, check_fits
 
@@ -87,7 +87,7 @@ def evaluate(
         check_fits(actor, made)
     jobs = [(actor.policy, episodes, start) for actor, start in zip(policies, _seeds(seed, len(policies)), strict=True)]
     with ExitStack() as stack:
-        if workers > 1 and len(jobs) > 1 and isinstance(made, HostEnvironment) and made.registered:
+        if workers > 1 and len(jobs) > 1 and isinstance(made, GymnasiumEnvironment) and made.registered:
             pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"))
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
             results = pool.map(partial(play_named, made.name, made.spec.horizon), jobs)
@@ -102,7 +102,7 @@ def evaluate(
     return Evaluation(made.name, np.stack(returns), about, expert, seconds)
 
 
-def _play(env: Environment | HostEnvironment, job: tuple[Policy, int, int]) -> np.ndarray:
+def _play(env: Environment | GymnasiumEnvironment, job: tuple[Policy, int, int]) -> np.ndarray:
     return rollout(env, *job).returns
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Int, Key
 from understudy.core.arrays import Array
 from understudy.core.errors import NeedsError, SpecError, check_whole, unknown
 from understudy.core.types import ActionSpace, Discrete, Spec
-from understudy.envs import Environment, HostEnvironment
+from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import MonteCarlo, Values
 from understudy.experts.bundled import bundled_experts, load_expert
 from understudy.experts.weights import holds_weights, policy_from_weights
@@ -86,7 +86,7 @@ class Expert:
             raise SpecError(f"the expert's values have {int((~np.isfinite(value)).sum())} NaN or infinite numbers")
         return value.astype(np.float32)
 
-    def with_values(self, env: Environment | HostEnvironment, title: str) -> "Expert":
+    def with_values(self, env: Environment | GymnasiumEnvironment, title: str) -> "Expert":
         """The same expert with a way to its action values: the one it offers, or else letting it act.
 
         The latter takes an environment that can be set back to a state, and an expert that can act in it.
@@ -123,7 +123,7 @@ def answer(expert: Policy, deterministic: bool, t: Int[Array, ""], obs: Array, k
     return jnp.asarray(expert.mode(carry, obs) if deterministic else expert.draw(carry, obs, key))
 
 
-def as_expert(given: Any, env: Environment | HostEnvironment) -> Expert:
+def as_expert(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
     """An expert from whatever a person has: a policy, a function, a saved policy or run, an npz of plain weights
     (`weights`), "module:function", the environment's own script ("scripted"), or the trained one that is
     bundled for it ("bundled", or its name). None stands for the script, or else the bundled one.
@@ -132,7 +132,7 @@ def as_expert(given: Any, env: Environment | HostEnvironment) -> Expert:
     """
     if isinstance(given, Expert):
         return given
-    if given is None and isinstance(env, HostEnvironment) and env.name in bundled_experts():
+    if given is None and isinstance(env, GymnasiumEnvironment) and env.name in bundled_experts():
         given = "bundled"
     if given is None or given == "scripted":
         if isinstance(env, Environment):

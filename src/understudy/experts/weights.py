@@ -21,11 +21,11 @@ import numpy as np
 from understudy.core.errors import NeedsError, RunError, SettingError, SpecError, check_choice, check_positive
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.envs import make, public_name
-from understudy.policies import Categorical, Deterministic, Framed, Policy
+from understudy.policies import Categorical, Deterministic, Normalized, Policy
 from understudy.policies.actor import Actor
 from understudy.policies.gaussian import NetworkPolicy, Squashed, StateDependent
 from understudy.policies.networks import MLP, Activation
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -85,18 +85,18 @@ def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
     Of a Gaussian that is its mean: its last layer without the half that says how wide it is, where it has one.
     """
     policy: Policy = actor.policy
-    frame: Frame | None = None
-    if isinstance(policy, Framed):
-        frame, policy = policy.frame, policy.policy
+    normalization: Normalization | None = None
+    if isinstance(policy, Normalized):
+        normalization, policy = policy.normalization, policy.policy
     if not isinstance(policy, NetworkPolicy) or policy.net.reads is not None:
         return None
-    if frame is not None and (np.any(frame.obs_mean != 0) or np.any(frame.obs_std != 1)):
+    if normalization is not None and (np.any(normalization.obs_mean != 0) or np.any(normalization.obs_std != 1)):
         return None
     weights, biases = [*policy.net.weights], [*policy.net.biases]
     arrays = {"activation": np.array(policy.net.activation)}
     if isinstance(actor.spec.action, Continuous):
         squashed = isinstance(policy, Squashed) or (isinstance(policy, Deterministic) and policy.squash)
-        if frame is None or not squashed:
+        if normalization is None or not squashed:
             return None
         size = actor.spec.action.shape[0]
         weights[-1], biases[-1] = weights[-1][:, :size], biases[-1][:size]
@@ -119,12 +119,12 @@ def holds_weights(path: str | os.PathLike[str]) -> bool:
 def _continuous(net: MLP, action: Continuous, inputs: int, squash: bool, clip: float | None) -> Policy:
     low, high = np.asarray(action.low, np.float32), np.asarray(action.high, np.float32)
     center, scale = (low + high) / 2, (high - low) / 2
-    if not squash:  # the last layer speaks in the frame's coordinates, where the range is [-1, 1]
+    if not squash:  # the last layer speaks in the normalization's coordinates, where the range is [-1, 1]
         *weights, weight = net.weights
         *biases, bias = net.biases
         net = MLP((*weights, weight / scale), (*biases, (bias - center) / scale), net.activation)
-    frame = Frame(np.zeros(inputs, np.float32), np.ones(inputs, np.float32), center, scale)
-    return Framed(Deterministic(net, squash, clip), frame)
+    normalization = Normalization(np.zeros(inputs, np.float32), np.ones(inputs, np.float32), center, scale)
+    return Normalized(Deterministic(net, squash, clip), normalization)
 
 
 def _said(name: str, arrays: Mapping[str, Any], key: str, given: Any) -> Any:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Key
 
 from understudy.core.errors import check_names, check_switches, unknown
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
-from understudy.game.schedule import Stepping
+from understudy.game.schedule import Schedule
 from understudy.policies import Policy
 
 Moments = Literal["reward", "off-Q", "on-Q"]
@@ -64,12 +64,12 @@ class Algorithm(eqx.Module):
     """
 
     card: ClassVar[Card]
-    stops: ClassVar[tuple[str, ...]] = ()
+    stop_reasons: ClassVar[tuple[str, ...]] = ()
     """Why a run may end before its rounds are over, in words: what `Info.stop` counts into, from 1."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     """Named settings beside the default ones."""
     rounds: eqx.AbstractVar[int]
-    rollouts: ClassVar[int] = 0
+    episodes_per_round: ClassVar[int] = 0
     """Episodes that a run plays in a round, for those that need an environment: a field of theirs."""
     mixing: ClassVar[float | None] = None
     """β: round i plays β^i π_E + (1 − β^i) π. None: the learner alone. A field of those that offer it."""
@@ -92,16 +92,16 @@ class Algorithm(eqx.Module):
     @abstractmethod
     def policy(self, state: State) -> Policy: ...
 
-    def acting(self, state: State) -> Policy:
+    def acting_policy(self, state: State) -> Policy:
         """Who plays while it learns; by default the policy that would be handed over."""
         return self.policy(state)
 
     @property
-    def stepping(self) -> Stepping | None:
+    def schedule(self) -> Schedule | None:
         """How it learns while it plays; None for those whose rounds gather whole episodes, or nothing."""
         return None
 
-    def payoff_of(self, state: State) -> float | None:
+    def final_payoff(self, state: State) -> float | None:
         """The held-out payoff of `selected` in the algorithm's own moments, on the host; None: it measures none."""
         return None
 
@@ -109,7 +109,7 @@ class Algorithm(eqx.Module):
         """How often the expert acts in the episodes of round `index`; None: never, and there is no coin to toss."""
         return None if self.mixing is None else jnp.asarray(self.mixing, jnp.float32) ** index
 
-    def selected(self, state: State) -> Policy:
+    def final_policy(self, state: State) -> Policy:
         """What a finished run hands over; by default the policy as it is."""
         return self.policy(state)
 

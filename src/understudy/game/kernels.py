@@ -15,14 +15,14 @@ from jaxtyping import Array, Float
 
 from understudy.core.types import Dataset, Discrete, Spec, Transition
 from understudy.game.critics import as_vector
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 MOST = 512
 """Demonstrated steps that the bandwidth is measured on, at the most: every pair is compared."""
 
 
 class GaussianKernel(eqx.Module):
-    frame: Frame
+    normalization: Normalization
     bandwidth: Float[Array, ""]
     directions: Float[Array, "d D"]
     phases: Float[Array, " D"]
@@ -31,20 +31,20 @@ class GaussianKernel(eqx.Module):
     @classmethod
     def fit(cls, spec: Spec, demonstrations: Dataset, features: int) -> "GaussianKernel":
         """Coordinates and bandwidth from demonstrations. The features are the same in every run: drawn once."""
-        frame = Frame.fit(spec, demonstrations)
+        normalization = Normalization.fit(spec, demonstrations)
         actions = spec.action.n if isinstance(spec.action, Discrete) else None
         size = spec.obs_size + (spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0])
         direction_key, phase_key = jax.random.split(jax.random.key(0))
         directions = jax.random.normal(direction_key, (size, features))
         phases = jax.random.uniform(phase_key, (features,), maxval=2 * jnp.pi)
-        kernel = cls(frame, jnp.ones(()), directions, phases, actions)
+        kernel = cls(normalization, jnp.ones(()), directions, phases, actions)
         distance = _typical_distance(kernel, demonstrations)
         return eqx.tree_at(lambda k: k.bandwidth, kernel, jnp.where(jnp.isfinite(distance), distance, 1.0))
 
     def points(self, steps: Transition) -> Float[Array, "n d"]:
         """(s, a) in the kernel's coordinates."""
-        act = jax.vmap(as_vector, (0, None))(self.frame.encode_act(steps.act), self.actions)
-        return jnp.concatenate([self.frame.encode_obs(steps.obs), act], axis=-1)
+        act = jax.vmap(as_vector, (0, None))(self.normalization.encode_act(steps.act), self.actions)
+        return jnp.concatenate([self.normalization.encode_obs(steps.obs), act], axis=-1)
 
     def features(self, points: Float[Array, "n d"]) -> Float[Array, "n D"]:
         count = self.phases.shape[0]

@@ -11,30 +11,35 @@ from understudy.core.errors import SettingError, check_whole
 
 
 @dataclass(frozen=True)
-class Stepping:
-    """How an algorithm steps in its environment."""
+class Schedule:
+    """A round is `updates` updates. Before each, every one of `envs` environments takes `steps_per_env` steps."""
 
-    turns: int
-    """Turns in a round."""
+    updates: int
+    """Updates in a round."""
     envs: int
     """Environments of a run, which step together."""
-    steps: int
-    """Steps of each of them in a turn."""
-    room: int
-    """Rows of history: as many steps of a run are remembered, then the oldest make way."""
-    resets: bool = False
-    """Each round begins with new episodes."""
-    anything: int = 0
-    """Steps of each environment that take any action, each alike, at the start of a run."""
-    anything_rounds: bool = False
-    """At the start of each round, not only of the first."""
-    lag: int = 0
-    """How many updates the policy that plays is behind: 0 plays and learns in turn, 1 lets both go on at once."""
+    steps_per_env: int
+    """Steps of each environment before an update."""
+    capacity: int
+    """Rows of the replay buffer; when it is full, new steps overwrite the oldest."""
+    reset_each_round: bool = False
+    """Start new episodes at the beginning of each round."""
+    random_steps: int = 0
+    """Random exploration steps of each environment at the start of a run."""
+    random_each_round: bool = False
+    """Take the random exploration steps at the start of each round, not only of the first."""
+    staleness: int = 0
+    """Updates by which the acting policy lags the learner. 0: collect, then update. 1: both at the same time."""
 
     @property
-    def rows(self) -> int:
-        """Steps of a run in a turn."""
-        return self.envs * self.steps
+    def update_steps(self) -> int:
+        """Steps of a run before an update, over all its environments."""
+        return self.envs * self.steps_per_env
+
+    @property
+    def round_steps(self) -> int:
+        """Steps of a run in a round."""
+        return self.updates * self.update_steps
 
     @classmethod
     def of(
@@ -43,33 +48,44 @@ class Stepping:
         frequency: int,
         envs: int,
         rounds: int,
-        room: int | None = None,
-        resets: bool = False,
-        anything: int = 0,
-        anything_rounds: bool = False,
-        lag: int = 0,
-    ) -> Stepping:
-        """From what a person counts: a run's environment steps, in a round and between updates.
-
-        A round has whole turns, so `round_steps` is rounded up to them.
+        buffer_size: int | None = None,
+        reset_each_round: bool = False,
+        random_steps: int = 0,
+        random_each_round: bool = False,
+        staleness: int = 0,
+    ) -> Schedule:
+        """The schedule of a run that takes `round_steps` environment steps a round, `frequency` of them before each
+        update. Rounds have whole updates, so `round_steps` is rounded up.
         """
         check_whole(1, round_steps=round_steps, frequency=frequency, envs=envs, rounds=rounds)
-        check_whole(0, random_steps=anything)
+        check_whole(0, random_steps=random_steps)
         if frequency % envs:
-            raise SettingError(f"envs is {envs}, which does not divide the {frequency} steps between updates")
-        if lag not in (0, 1):
-            raise SettingError(f"lag is {lag!r}: choose 0 or 1")
-        if room is not None:
-            check_whole(frequency, history=room)
-        turns = -(-round_steps // frequency)
-        kept = rounds * turns if room is None else min(rounds * turns, -(-room // frequency))
-        return cls(turns, envs, frequency // envs, kept * frequency, resets, -(-anything // envs), anything_rounds, lag)
+            raise SettingError(
+                f"frequency is {frequency} and envs is {envs}: frequency must be a multiple of envs, "
+                "so that each environment takes the same number of steps"
+            )
+        if staleness not in (0, 1):
+            raise SettingError(f"staleness is {staleness!r}: choose 0 or 1")
+        if buffer_size is not None:
+            check_whole(frequency, buffer_size=buffer_size)
+        updates = -(-round_steps // frequency)
+        kept = rounds * updates if buffer_size is None else min(rounds * updates, -(-buffer_size // frequency))
+        return cls(
+            updates,
+            envs,
+            frequency // envs,
+            kept * frequency,
+            reset_each_round,
+            -(-random_steps // envs),
+            random_each_round,
+            staleness,
+        )
 
-    def begins(self, index: Int[Array, ""] | int, turn: Int[Array, ""] | int) -> Bool[Array, ""] | bool:
-        """Whether this turn starts new episodes."""
-        return (turn == 0) & ((index == 0) | self.resets)
+    def begins(self, index: Int[Array, ""] | int, update: Int[Array, ""] | int) -> Bool[Array, ""] | bool:
+        """Whether the steps of this update start new episodes."""
+        return (update == 0) & ((index == 0) | self.reset_each_round)
 
-    def random_left(self, index: Int[Array, ""] | int, turn: Int[Array, ""] | int) -> Int[Array, ""]:
-        """How many steps of this turn take any action."""
-        before = turn * self.steps if self.anything_rounds else (index * self.turns + turn) * self.steps
-        return jnp.clip(self.anything - before, 0, self.steps)
+    def random_steps_left(self, index: Int[Array, ""] | int, update: Int[Array, ""] | int) -> Int[Array, ""]:
+        """How many of this update's steps of an environment take random actions."""
+        before = update if self.random_each_round else index * self.updates + update
+        return jnp.clip(self.random_steps - before * self.steps_per_env, 0, self.steps_per_env)

@@ -1,7 +1,7 @@
 """Early stopping without an environment: when to distrust a loss, and when a payoff is small enough.
 
 Adversarial training that runs too long can collapse, and "this can easily be caught by watching for sudden and large
-fluctuations in policy loss after a long period of steady decreases" (supplement of the paper). `Watch` is that check as
+fluctuations in policy loss after a long period of steady decreases" (supplement of the paper). `CollapseDetector` is that check as
 two running numbers: the level m of the loss and its usual deviation v from it, by round r,
 
     jump    if r > warm_up and |l_r − m| > jump · v
@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from understudy.core.errors import SettingError, check_positive, check_whole
 
 
-class Watching(NamedTuple):
+class CollapseState(NamedTuple):
     """What the watch remembers: rounds seen, the level of the loss, its usual deviation."""
 
     rounds: Int[Array, ""]
@@ -28,7 +28,7 @@ class Watching(NamedTuple):
     spread: Float[Array, ""]
 
 
-class Watch(eqx.Module):
+class CollapseDetector(eqx.Module):
     """Tells a sudden jump of the policy's loss from its usual fluctuation."""
 
     jump: float = 8.0
@@ -46,10 +46,10 @@ class Watch(eqx.Module):
             raise SettingError(f"memory is {self.memory!r}: a number from 0 to 1 is needed")
         check_whole(2, warm_up=self.warm_up)
 
-    def init(self) -> Watching:
-        return Watching(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()))
+    def init(self) -> CollapseState:
+        return CollapseState(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()))
 
-    def look(self, seen: Watching, loss: Float[Array, ""]) -> tuple[Watching, Bool[Array, ""]]:
+    def look(self, seen: CollapseState, loss: Float[Array, ""]) -> tuple[CollapseState, Bool[Array, ""]]:
         """The memory after this round, and whether the loss has jumped in it."""
         first = seen.rounds == 0
         level = jnp.where(first, loss, seen.level)
@@ -60,10 +60,10 @@ class Watch(eqx.Module):
         # A plain mean at first, so that the start does not linger.
         weight = jnp.maximum(self.memory, 1 / (seen.rounds + 1))
         spread = seen.spread + weight * (deviation - seen.spread)
-        return Watching(seen.rounds + 1, level + weight * (loss - level), spread), jumped
+        return CollapseState(seen.rounds + 1, level + weight * (loss - level), spread), jumped
 
 
-class Target(eqx.Module):
+class PayoffThreshold(eqx.Module):
     """Says when a payoff is small: its mean over the last `window` rounds is below δ."""
 
     delta: float | None = None

@@ -16,20 +16,20 @@ from understudy.paper.comparison import TITLES
 from understudy.studies import Entry
 
 RELEASED = {
-    "resets": "new episodes",
-    "random_rounds": "random actions",
-    "restart_schedule": "a restarted rate",
-    "timeouts_terminal": "time limits for ends",
+    "reset_each_round": "new episodes",
+    "random_each_round": "random actions",
+    "restart_lr_schedule": "a restarted rate",
+    "truncation_is_terminal": "time limits for ends",
 }
 """In a reader's words."""
 PARTS: dict[str, dict[str, Any]] = {
     "whole": {},
     "labels": {"kernel": "indicator"},
     "a hot start": {"sac": {"initial_temperature": 1.0}},
-    "the last policy": {"averaging": 0.0},
-    "none of the three": {"kernel": "indicator", "sac": {"initial_temperature": 1.0}, "averaging": 0.0},
+    "the last policy": {"average_rounds": 0.0},
+    "none of the three": {"kernel": "indicator", "sac": {"initial_temperature": 1.0}, "average_rounds": 0.0},
     "no absorbing states": {"absorbing": False},
-    "time limits for ends": {"timeouts_terminal": True},
+    "time limits for ends": {"truncation_is_terminal": True},
 }
 """The default, and what it is without a part."""
 PANELS = ("the default, without a part", "one of the recipe's four alone", "without one of the four")
@@ -42,7 +42,7 @@ def without(*names: str) -> dict[str, Any]:
     return dict.fromkeys(names, False)
 
 
-TWO = without("restart_schedule", "timeouts_terminal")
+TWO = without("restart_lr_schedule", "truncation_is_terminal")
 """The released recipe with the two of the four that it needs the most."""
 
 

@@ -62,7 +62,7 @@ def forest_table(results: Path) -> str:
     """Forest: the published ranges of a round's distance, and whether DAeQuIL is above DAgger, as the paper says."""
     lines = read(results / "forest.csv")
     ours = {(curve.algorithm, curve.preset): curve for curve in off_q.curves(_kind(lines, "round"))}
-    handed = {(curve.algorithm, curve.preset): curve for curve in off_q.curves(_kind(lines, "handed_over"))}
+    handed = {(curve.algorithm, curve.preset): curve for curve in off_q.curves(_kind(lines, "final"))}
     expert = next((row for row in read(results / "demo.csv") if row["task"] == "Forest"), None)
     theirs, mine, said = f"{published.FOREST_EXPERT:.0f}", "", NOT_YET
     if expert is not None:

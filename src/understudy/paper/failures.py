@@ -38,7 +38,7 @@ from understudy.core.progress import Progress
 from understudy.core.storage import whole_file, write_json
 from understudy.core.types import State, Transition
 from understudy.data import Demonstrations
-from understudy.envs import Environment, HostEnvironment, make
+from understudy.envs import Environment, GymnasiumEnvironment, make
 from understudy.paper.episodes import FIELDS, WINDOW, Episode, line, lost_at, read
 from understudy.policies import Policy
 from understudy.policies.gaussian import Squashed
@@ -60,7 +60,7 @@ LATER = 2**30
 def watched(
     group: Group,
     demonstrations: Demonstrations,
-    env: Environment | HostEnvironment,
+    env: Environment | GymnasiumEnvironment,
     place: Path,
     workers: int,
     progress: Progress,
@@ -97,7 +97,7 @@ def watched(
 
 
 def check(
-    group: Group, demonstrations: Demonstrations, env: Environment | HostEnvironment
+    group: Group, demonstrations: Demonstrations, env: Environment | GymnasiumEnvironment
 ) -> tuple[float, RewardState]:
     """The expert's return and the shapes of a run's state; refused where failures or beliefs could not be told."""
     expert, algorithm, label = demonstrations.expert_return, group.algorithm, group.entry.label
@@ -127,7 +127,7 @@ class _Watch:
         self,
         group: Group,
         demonstrations: Demonstrations,
-        env: Environment | HostEnvironment,
+        env: Environment | GymnasiumEnvironment,
         place: Path,
         workers: int,
         expert: float,
@@ -142,7 +142,7 @@ class _Watch:
         self._pool: ProcessPoolExecutor | None = None
         self._workers = workers
         shown = demonstrations.first(group.cells[0].trajectories).transitions()
-        self.they_rest = counted(shown, jnp.ones(shown.t.shape, bool), jnp.asarray(env.spec.horizon)).absorbed_share
+        self.they_rest = counted(shown, jnp.ones(shown.t.shape, bool), jnp.asarray(env.spec.horizon)).absorbing_share
         some = np.unique(np.linspace(0, len(shown.t) - 1, min(SHOWN, len(shown.t))).astype(int))
         self.shown = jax.tree.map(lambda x: jnp.asarray(x[some]), shown)
 
@@ -239,7 +239,7 @@ def _judged(
         lost = lost_at(played.rewards[index, :length], expert, horizon)
         belief, reward, ours = _seen(state, steps._replace(round=jnp.full(steps.t.shape, LATER)))
         here = slice(0, int(length)) if lost is None else slice(min(lost, length - 1), min(lost + WINDOW, length))
-        at_rest = counted(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbed_share
+        at_rest = counted(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbing_share
         found.append(
             Episode(
                 *about,
@@ -255,9 +255,9 @@ def _judged(
 @jax.jit
 def _seen(state: RewardState, steps: Transition) -> tuple[Any, Any, Any]:
     """The smaller critic at the policy's own actions, −f, and the kernel's features of (s, a)."""
-    obs = state.frame.encode_obs(steps.obs)
+    obs = state.normalization.encode_obs(steps.obs)
     assert isinstance(state.mean, Squashed)  # SAC's (`check`)
-    act, _ = state.mean.draw_from(obs, jnp.zeros_like(state.frame.encode_act(steps.act)))
+    act, _ = state.mean.draw_from(obs, jnp.zeros_like(state.normalization.encode_act(steps.act)))
     belief = values(state.player.critics, obs, act).min(0)
     return belief, state.moments.reward(steps), state.kernel.features(state.kernel.points(steps))
 

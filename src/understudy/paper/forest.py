@@ -112,9 +112,9 @@ ABLATION: dict[str, Learner] = {
 }
 UNSEEN: dict[str, Learner] = {
     # Rounds enough for whoever asks least in each to spend the budget.
-    "dagger, forest": lambda forest: dagger.preset("forest", rounds=61, rollouts=20),
-    "daequil, the paper's two moments": _network(_paper, rounds=61, rollouts=20),
-    f"daequil, {DAEQUIL}": _linear(clear_swerve, rounds=61, rollouts=20),
+    "dagger, forest": lambda forest: dagger.preset("forest", rounds=61, episodes_per_round=20),
+    "daequil, the paper's two moments": _network(_paper, rounds=61, episodes_per_round=20),
+    f"daequil, {DAEQUIL}": _linear(clear_swerve, rounds=61, episodes_per_round=20),
 }
 
 
@@ -149,7 +149,7 @@ def trials(
     if result.interrupted:
         raise KeyboardInterrupt("what had finished before is kept")
     family, _, preset = name.partition(", ")
-    queries = np.fmax.accumulate(result.history["queries"].T)
+    queries = np.fmax.accumulate(result.metrics["queries"].T)
     policies = [actor.policy for actor in result.policies]
     handed = np.array([float(rollout(forest, policy, 1).returns[0]) for policy in policies])
     return Trials(family, preset, np.stack(scores), queries, handed), policies

@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.algorithms import find
 from understudy.data import Demonstrations
-from understudy.envs import HostEnvironment
+from understudy.envs import GymnasiumEnvironment
 from understudy.evaluation import drawing as figures
 from understudy.evaluation.returns import evaluate
 from understudy.experts.expert import Expert
@@ -41,7 +41,7 @@ def learner(name: str, rounds: int) -> tuple[Algorithm, str]:
 
 def trials(
     name: str,
-    env: HostEnvironment,
+    env: GymnasiumEnvironment,
     expert: Expert,
     demonstrations: Demonstrations,
     rounds: int,
@@ -77,7 +77,7 @@ def trials(
     with progress(f"playing {len(actors)} policies of {algorithm.card.title}") as report:
         played = evaluate(actors, env, episodes, FRESH, workers=workers, progress=report)
     returns = played.returns.reshape(len(kept), seeds, episodes)
-    queries = np.fmax.accumulate(result.history["queries"].T)  # a run that has stopped asks nothing more
+    queries = np.fmax.accumulate(result.metrics["queries"].T)  # a run that has stopped asks nothing more
     return Trials(algorithm.card.name, preset, returns, queries)
 
 

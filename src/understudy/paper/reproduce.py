@@ -11,7 +11,7 @@ from understudy.core.options import Path_
 from understudy.core.statistics import Sample
 from understudy.core.storage import check_place
 from understudy.paper import figure_studies, off_q, published
-from understudy.studies.cells import HANDED_OVER
+from understudy.studies.cells import FINAL
 from understudy.studies.plan import BUNDLED
 
 
@@ -56,7 +56,7 @@ def reproduce_off_q(
         lines = figure_studies.measured(study, work or f"runs/off-q-{task}", path, display.progress_bar)
     if not lines:
         raise NeedsError(f"'{path}' has no returns to draw: name learners")
-    found = off_q.curves([line for line in lines if line["x_kind"] == HANDED_OVER], "trajectories")
+    found = off_q.curves([line for line in lines if line["x_kind"] == FINAL], "trajectories")
     order = {(entry.name, entry.preset): index for index, entry in enumerate(figure.algorithms)}
     found.sort(key=lambda curve: order.get((curve.algorithm, curve.preset), len(order)))
     pictures = off_q.draw(env, found, path.with_suffix(".png"))

@@ -14,7 +14,7 @@ from understudy.core.options import Path_
 from understudy.core.statistics import Sample
 from understudy.core.storage import check_place
 from understudy.data import load
-from understudy.envs import HostEnvironment, make
+from understudy.envs import GymnasiumEnvironment, make
 from understudy.experts.expert import as_expert
 from understudy.experts.weights import holds_weights, policy_from_weights
 from understudy.paper import lander, published
@@ -57,7 +57,7 @@ def reproduce_lander(
     for name in learners:
         lander.learner(name, rounds)
     env = make(lander.ENV)
-    assert isinstance(env, HostEnvironment)
+    assert isinstance(env, GymnasiumEnvironment)
     sys.path.insert(0, "")  # module:function may be in this directory
     asked = as_expert(policy_from_weights(expert, env, activation) if holds_weights(expert) else expert, env)
     with display.working(f"playing {trajectories} episodes of the expert"):

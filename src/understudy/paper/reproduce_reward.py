@@ -34,10 +34,10 @@ class Online:
     """Seeds of each learner. Default: 5."""
     episodes: int | None = None
     """Episodes that a policy plays in an evaluation. Default: 10."""
-    lag: int = 0
+    staleness: int = 0
     """Updates that the policies that play are behind; 1 steps and learns at once, which is faster."""
     workers: int = 0
-    """Processes for stepping and playing. Default: one for each core."""
+    """Processes for schedule and playing. Default: one for each core."""
 
     def study(self, figure: str, env: str, entries: Sequence[Entry] = ()) -> Study:
         """The figure's study, with what was asked."""
@@ -47,7 +47,7 @@ class Online:
             steps=self.steps,
             every=self.every,
             episodes=self.episodes,
-            lag=self.lag,
+            staleness=self.staleness,
         )
 
 

@@ -18,7 +18,7 @@ from understudy.evaluation import drawing as figures
 from understudy.game import DEFAULT
 from understudy.paper import published
 from understudy.paper.off_q import TASKS
-from understudy.studies.cells import HANDED_OVER
+from understudy.studies.cells import FINAL
 from understudy.studies.plan import BUNDLED
 
 __all__ = ["TASKS", "Curve", "draw", "read"]
@@ -123,7 +123,7 @@ def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
             about[key] = line
             found.setdefault(key, {}).setdefault(int(line["x"]), []).append(float(line["mean_return"]))
             payoffs.setdefault(key, {}).setdefault(int(line["seed"]), []).append(line["payoff"])
-        elif line["x_kind"] == HANDED_OVER:
+        elif line["x_kind"] == FINAL:
             chosen.setdefault(key, []).append(float(line["mean_return"]))
     curves = []
     for key, points in found.items():

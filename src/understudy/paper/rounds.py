@@ -59,6 +59,6 @@ class Trials:
                 scores = [round(float(episodes.mean()), 3), round(float(episodes.std()), 3)]
                 rows.append([env, self.algorithm, self.preset, seed, "round", x, *scores, int(asked), *about])
         for seed, score in enumerate([] if self.handed is None else self.handed):
-            kind = [env, self.algorithm, self.preset, seed, "handed_over", len(self.returns) - 1]
+            kind = [env, self.algorithm, self.preset, seed, "final", len(self.returns) - 1]
             rows.append([*kind, round(float(score), 3), 0.0, int(self.queries[-1, seed]), *about])
         return rows

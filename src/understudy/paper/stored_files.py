@@ -56,7 +56,7 @@ def missing_table(results: Path) -> str:
     for given in (True, False):
         source = "the paper's demonstrations" if given else "the bundled demonstrations"
         for task in reward.TASKS:
-            for learners, lag in _unmeasured(results, task, given):
+            for learners, staleness in _unmeasured(results, task, given):
                 words = [
                     f"understudy reproduce reward --task {task}",
                     *["--demos FILE"][:given],
@@ -64,7 +64,7 @@ def missing_table(results: Path) -> str:
                     *learners,
                 ]
                 names = ", ".join(f"`{name}`" for name in learners)
-                rows.append([f"Reward moments on {TITLES[task]}, {source}: {names}", " ".join([*words, *lag])])
+                rows.append([f"Reward moments on {TITLES[task]}, {source}: {names}", " ".join([*words, *staleness])])
         for task in off_q.TASKS:
             learners = _without_returns(results, task, given)
             if learners:
@@ -83,7 +83,7 @@ def missing_table(results: Path) -> str:
             lacking, wanted = (0, 2) if figure == "balanced" and given else _unfinished(results, figure, given)
             if lacking:
                 part = f": {lacking} of {wanted} learners to their end" if lacking < wanted else ""
-                command = f"understudy reproduce {figure}{' --demos FILE' * given} --lag 1"
+                command = f"understudy reproduce {figure}{' --demos FILE' * given} --staleness 1"
                 rows.append([f"{about}, {source}{part}", command])
     return markdown(["what", "command"], [[what, f"`{command}`"] for what, command in rows] or [["nothing", ""]])
 
@@ -99,7 +99,7 @@ def _unmeasured(results: Path, task: str, given: bool) -> list[tuple[list[str], 
             if (entry.name, entry.preset, {}, count) not in have:
                 plain = (entry.name, entry.preset) == ("gail", "paper")
                 groups.setdefault(plain, []).append(f"{entry.name}:{entry.preset}@{count}")
-    return [(learners, [] if plain else ["--lag 1"]) for plain, learners in groups.items()]
+    return [(learners, [] if plain else ["--staleness 1"]) for plain, learners in groups.items()]
 
 
 def _whole(found: list[reward.Curve], given: bool, steps: int | None) -> list[tuple[str, str, dict[str, Any], int]]:
@@ -136,7 +136,7 @@ def _unwatched(results: Path, task: str, env: str, source: str) -> list[list[str
     if not lacking:
         return []
     about = f"What AdRIL's stability rests on, {TITLES[task]}, {source}: {len(lacking)} of {len(wanted)} learners"
-    return [[about, f"understudy reproduce ablation --task {task} --demos FILE --lag 1"]]
+    return [[about, f"understudy reproduce ablation --task {task} --demos FILE --staleness 1"]]
 
 
 def _without_returns(results: Path, task: str, given: bool) -> list[str]:

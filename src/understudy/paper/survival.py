@@ -70,9 +70,9 @@ def expert_line(episodes: int) -> dict[str, str]:
 
 
 LEARNERS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("adril", {"balanced": False, "averaging": 0.0}),
-    ("adril", {"balanced": False, "averaging": 0.0, "kernel": LABELS}),
-    ("adril", {"balanced": True, "averaging": 0.0, "kernel": LABELS}),
+    ("adril", {"balanced": False, "average_rounds": 0.0}),
+    ("adril", {"balanced": False, "average_rounds": 0.0, "kernel": LABELS}),
+    ("adril", {"balanced": True, "average_rounds": 0.0, "kernel": LABELS}),
     ("sqil", {"balanced": True}),
 )
 """With their last policies: AdRIL otherwise as it is by default, with the labels of the indicator kernel, and with

@@ -5,10 +5,10 @@ Imports core only. Public: the classes below, `load_policy` (`saved`) and `Actor
 
 from understudy.policies.actor import Actor
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start, step
-from understudy.policies.combined import Committee, Framed, Member, Mixture, Tabular, TimeIndexed, committee
+from understudy.policies.combined import Ensemble, Normalized, EnsembleMember, Mixture, Tabular, TimeIndexed, ensemble
 from understudy.policies.gaussian import Gaussian, NetworkPolicy, Squashed, StateDependent
 from understudy.policies.networks import MLP, Activation
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 from understudy.policies.saved import load_policy
 
 __all__ = [
@@ -17,12 +17,12 @@ __all__ = [
     "Actor",
     "Carry",
     "Categorical",
-    "Committee",
+    "Ensemble",
     "Deterministic",
-    "Frame",
-    "Framed",
+    "Normalization",
+    "Normalized",
     "Gaussian",
-    "Member",
+    "EnsembleMember",
     "Mixture",
     "NetworkPolicy",
     "Policy",
@@ -30,7 +30,7 @@ __all__ = [
     "StateDependent",
     "Tabular",
     "TimeIndexed",
-    "committee",
+    "ensemble",
     "load_policy",
     "start",
     "step",

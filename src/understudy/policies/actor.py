@@ -15,10 +15,10 @@ from understudy.core.errors import RunError, SpecError
 from understudy.core.storage import write_npz
 from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, step
-from understudy.policies.combined import Committee, Framed, Mixture, Tabular, TimeIndexed
+from understudy.policies.combined import Ensemble, Normalized, Mixture, Tabular, TimeIndexed
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 FORMAT = 3
 """2: a network may read part of its input; those of format 1 read all of it. 3: a Gaussian's width may be cut off at
@@ -28,11 +28,11 @@ _CLASSES: dict[str, type[eqx.Module]] = {
     cls.__name__: cls
     for cls in (
         MLP,
-        Frame,
+        Normalization,
         Categorical,
-        Committee,
+        Ensemble,
         Deterministic,
-        Framed,
+        Normalized,
         Gaussian,
         StateDependent,
         Mixture,

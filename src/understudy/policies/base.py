@@ -1,7 +1,7 @@
 """π: what turns an observation into an action. Each is written for one observation and runs on JAX and on NumPy alike.
 
 A policy's `carry` is what it remembers within an episode: the time step, for policies that change with it, and what was
-drawn at its start, such as a mixture's component. Policies speak in the coordinates they were trained in; `Framed` lets
+drawn at its start, such as a mixture's component. Policies speak in the coordinates they were trained in; `Normalized` lets
 one speak in the environment's own.
 
     reset(source)               the carry at the start of an episode

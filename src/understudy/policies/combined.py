@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from understudy.core.arrays import Array, Source, categorical, namespace, softmax
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 
 class Tabular(Policy):
@@ -87,16 +87,16 @@ class Mixture(Policy):
         return acts.reshape(-1, *acts.shape[2:]), (self.weights[:, None] * weights).reshape(-1)
 
 
-Member = Deterministic | Categorical
-"""The policies that a committee may have."""
+EnsembleMember = Deterministic | Categorical
+"""The policies that a ensemble may have."""
 
 
-class Committee(Policy):
+class Ensemble(Policy):
     """Members that act together: the mean of their actions, or of their probabilities where actions are discrete. They
     are deterministic or categorical policies, stacked along the leading axis of their arrays.
     """
 
-    members: Member
+    members: EnsembleMember
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
@@ -131,39 +131,39 @@ class Committee(Policy):
         return sum(call(_pick(self.members, np.asarray(i))) for i in range(count)) / count
 
 
-def committee(members: Policy) -> Policy:
+def ensemble(members: Policy) -> Policy:
     """Stacked network policies as one; a single one is itself."""
     if jax.tree.leaves(members)[0].shape[0] == 1:
         return _pick(members, np.asarray(0))
-    if not isinstance(members, Member):
-        raise TypeError("a committee of Gaussian policies has no density of its own: use deterministic ones")
-    return Committee(members)
+    if not isinstance(members, EnsembleMember):
+        raise TypeError("a ensemble of Gaussian policies has no density of its own: use deterministic ones")
+    return Ensemble(members)
 
 
-class Framed(Policy):
+class Normalized(Policy):
     """A policy in the environment's own coordinates: observations are normalised on the way in, actions are mapped to
     the environment's range and clipped to it on the way out.
     """
 
     policy: Policy
-    frame: Frame
+    normalization: Normalization
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return self.policy.reset(source, shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        return self.frame.decode_act(self.policy.mode(carry, self.frame.encode_obs(obs)))
+        return self.normalization.decode_act(self.policy.mode(carry, self.normalization.encode_obs(obs)))
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
-        return self.frame.decode_act(self.policy.draw(carry, self.frame.encode_obs(obs), source))
+        return self.normalization.decode_act(self.policy.draw(carry, self.normalization.encode_obs(obs), source))
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        inside = self.policy.log_prob(carry, self.frame.encode_obs(obs), self.frame.encode_act(act))
-        return inside - self.frame.log_volume
+        inside = self.policy.log_prob(carry, self.normalization.encode_obs(obs), self.normalization.encode_act(act))
+        return inside - self.normalization.log_volume
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
-        acts, weights = self.policy.support(carry, self.frame.encode_obs(obs), source)
-        return self.frame.decode_act(acts), weights
+        acts, weights = self.policy.support(carry, self.normalization.encode_obs(obs), source)
+        return self.normalization.decode_act(acts), weights
 
 
 def _pick(policies: Policy, index: Array) -> Policy:

@@ -11,7 +11,7 @@ from understudy.core.arrays import Array, Light, namespace
 from understudy.core.types import Continuous, Dataset, Spec, Transition
 
 
-class Frame(Light):
+class Normalization(Light):
     """s ↦ (s − mean) / std and, for continuous actions, a ↦ (a − center) / half-range; discrete actions stay."""
 
     obs_mean: Float[Array, " obs"]
@@ -20,7 +20,7 @@ class Frame(Light):
     act_scale: Float[Array, " act"] | None
 
     @classmethod
-    def fit(cls, spec: Spec, demonstrations: Dataset, normalize_obs: bool = True) -> "Frame":
+    def fit(cls, spec: Spec, demonstrations: Dataset, normalize_obs: bool = True) -> "Normalization":
         """Mean and standard deviation (+ 1e-3, so that a constant dimension stays finite) over the real steps."""
         obs = demonstrations.steps.obs
         if normalize_obs:

@@ -1,7 +1,7 @@
 """What a policy player that best-responds in an environment is: from experience and rewards to a better policy.
 
 A player never sees where rewards come from. Whoever plays it labels the steps: with −f in a game, with the reward of
-the environment when it is used by itself (`rl.learn`). It works in the learner's coordinates (`frames.Frame`).
+the environment when it is used by itself (`rl.learn`). It works in the learner's coordinates (`frames.Normalization`).
 
     init(key, spec)                                  the state before the first step
     improve(state, experience, progress, key)        one turn: its gradient steps are a scan inside
@@ -45,7 +45,7 @@ class Experience(NamedTuple):
 
     sample: Callable[[Key[Array, ""]], Batch]
     """A minibatch, drawn from everything there is."""
-    rolled: Batch
+    new_steps: Batch
     """This turn's own steps, in order: (environments, time)."""
     last: Bool[Array, "envs time"]
     """Where an episode's record ends among them."""
@@ -74,7 +74,7 @@ class RLPlayer(eqx.Module):
 def labelled(
     steps: Transition,
     reward: Float[Array, "..."],
-    timeouts_terminal: bool,
+    truncation_is_terminal: bool,
     rest: float | Float[Array, ""] = 0.0,
     most: float | Float[Array, ""] = jnp.inf,
 ) -> Batch:
@@ -83,13 +83,13 @@ def labelled(
     `rest` is what an absorbing state is worth. Nothing but it follows a terminal state, and nothing at all a time limit
     that is taken for an end. `most` is what any state is worth at the most.
     """
-    ends = steps.terminal | (steps.last & timeouts_terminal)
+    ends = steps.terminal | (steps.last & truncation_is_terminal)
     after = jnp.where(steps.terminal, rest, 0.0)
     continues, most = 1.0 - ends.astype(jnp.float32), jnp.full(reward.shape, most, jnp.float32)
     return Batch(steps.obs, steps.act, steps.next_obs, reward, continues, after, most)
 
 
-def take_turn(
+def update_when_ready(
     player: RLPlayer,
     state: PlayerState,
     experience: Experience,

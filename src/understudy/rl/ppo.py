@@ -46,7 +46,7 @@ from understudy.policies import Categorical, start
 from understudy.policies.gaussian import Gaussian
 from understudy.policies.networks import MLP
 from understudy.rl.base import Batch, Experience, RLPlayer
-from understudy.rl.updates import SCHEDULES, Schedule, descend, entropy, rate
+from understudy.rl.updates import LR_SCHEDULES, LrSchedule, descend, entropy, rate
 
 Drawing = Gaussian | Categorical
 
@@ -75,7 +75,7 @@ class PPO(RLPlayer):
 
     lr: float = 3e-4
     """Adam's learning rate, η."""
-    schedule: Schedule = eqx.field(static=True, default="constant")
+    lr_schedule: LrSchedule = eqx.field(static=True, default="constant")
     """Whether the learning rate stays or falls to 0 along a line."""
     discount: float = 0.99
     """γ."""
@@ -101,7 +101,7 @@ class PPO(RLPlayer):
         check_not_negative(value_weight=self.value_weight, entropy_weight=self.entropy_weight)
         check_fraction(discount=self.discount)
         check_share(trace=self.trace)
-        check_choice(SCHEDULES, schedule=self.schedule)
+        check_choice(LR_SCHEDULES, lr_schedule=self.lr_schedule)
         check_whole(1, epochs=self.epochs, minibatch=self.minibatch)
         check_layers(hidden=self.hidden)
 
@@ -119,8 +119,8 @@ class PPO(RLPlayer):
         self, state: PPOState, experience: Experience, progress: Float[Array, ""], key: Key[Array, ""]
     ) -> tuple[PPOState, dict[str, Float[Array, ""]]]:
         shuffle_key, step_key = jax.random.split(key)
-        optimizer = self._optimizer(rate(self.lr, self.schedule, progress))
-        steps = self.weigh(state, experience.rolled, experience.last)
+        optimizer = self._optimizer(rate(self.lr, self.lr_schedule, progress))
+        steps = self.weigh(state, experience.new_steps, experience.last)
         count = steps.advantage.shape[0]
         size = min(self.minibatch, count)
         orders = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(shuffle_key, self.epochs))
@@ -138,17 +138,17 @@ class PPO(RLPlayer):
         state, history = jax.lax.scan(step, state, (rows, jax.random.split(step_key, rows.shape[0])))  # line 3
         return state, {name: values.mean() for name, values in history.items()}
 
-    def weigh(self, state: PPOState, rolled: Batch, last: Bool[Array, "envs time"]) -> Minibatch:
+    def weigh(self, state: PPOState, new_steps: Batch, last: Bool[Array, "envs time"]) -> Minibatch:
         """All of a turn's steps, one after the other, with what the policy and the value that played them say."""
-        value, following = state.value(rolled.obs)[..., 0], state.value(rolled.next_obs)[..., 0]
-        outlook = self.discount * (rolled.continues * following + rolled.after)
+        value, following = state.value(new_steps.obs)[..., 0], state.value(new_steps.next_obs)[..., 0]
+        outlook = self.discount * (new_steps.continues * following + new_steps.after)
         advantage = jax.vmap(advantages, (0, 0, None))(
-            rolled.reward + outlook - value,  # line 1
+            new_steps.reward + outlook - value,  # line 1
             last,
             self.discount * self.trace,
         )
-        log_prob = state.actor.log_prob(start(), rolled.obs, rolled.act)
-        steps = Minibatch(rolled.obs, rolled.act, log_prob, advantage, advantage + value)
+        log_prob = state.actor.log_prob(start(), new_steps.obs, new_steps.act)
+        steps = Minibatch(new_steps.obs, new_steps.act, log_prob, advantage, advantage + value)
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
 
     def loss(

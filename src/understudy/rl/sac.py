@@ -46,7 +46,7 @@ from understudy.core.types import Spec
 from understudy.policies.gaussian import Gaussian, Squashed, StateDependent
 from understudy.policies.networks import MLP
 from understudy.rl.base import Batch, Experience, RLPlayer
-from understudy.rl.updates import SCHEDULES, Schedule, continuous, descend, rate, twins
+from understudy.rl.updates import LR_SCHEDULES, LrSchedule, continuous, descend, rate, twins
 
 
 class SACState(NamedTuple):
@@ -66,7 +66,7 @@ class SAC(RLPlayer):
 
     lr: float = 7.3e-4
     """Adam's learning rate of the policy, the critics and the temperature, η."""
-    schedule: Schedule = eqx.field(static=True, default="linear")
+    lr_schedule: LrSchedule = eqx.field(static=True, default="linear")
     """Whether the learning rate stays or falls to 0 along a line."""
     discount: float = 0.98
     """γ."""
@@ -93,7 +93,7 @@ class SAC(RLPlayer):
         check_positive(lr=self.lr, tau=self.tau, initial_temperature=self.initial_temperature)
         check_share(tau=self.tau)
         check_fraction(discount=self.discount)
-        check_choice(SCHEDULES, schedule=self.schedule)
+        check_choice(LR_SCHEDULES, lr_schedule=self.lr_schedule)
         check_whole(1, gradient_steps=self.gradient_steps)
         check_layers(hidden=self.hidden)
         check_switches(self)
@@ -128,7 +128,7 @@ class SAC(RLPlayer):
     def improve(
         self, state: SACState, experience: Experience, progress: Float[Array, ""], key: Key[Array, ""]
     ) -> tuple[SACState, dict[str, Float[Array, ""]]]:
-        lr = rate(self.lr, self.schedule, progress)
+        lr = rate(self.lr, self.lr_schedule, progress)
 
         def step(state: SACState, keys: Key[Array, " 2"]) -> tuple[SACState, dict[str, Float[Array, ""]]]:
             batch = experience.sample(keys[0])

@@ -53,7 +53,7 @@ from understudy.core.types import Spec
 from understudy.policies import Categorical
 from understudy.policies.networks import MLP
 from understudy.rl.base import Batch, Experience, RLPlayer
-from understudy.rl.updates import SCHEDULES, Schedule, descend, discrete, entropy, rate, twins
+from understudy.rl.updates import LR_SCHEDULES, LrSchedule, descend, discrete, entropy, rate, twins
 
 
 class SoftQState(NamedTuple):
@@ -71,7 +71,7 @@ class SoftQ(RLPlayer):
 
     lr: float = 5e-4
     """Adam's learning rate of the networks and the temperature, η."""
-    schedule: Schedule = eqx.field(static=True, default="constant")
+    lr_schedule: LrSchedule = eqx.field(static=True, default="constant")
     """Whether the learning rate stays or falls to 0 along a line."""
     discount: float = 0.99
     """γ."""
@@ -90,7 +90,7 @@ class SoftQ(RLPlayer):
         check_positive(lr=self.lr, tau=self.tau, temperature=self.temperature)
         check_share(tau=self.tau)
         check_fraction(discount=self.discount)
-        check_choice(SCHEDULES, schedule=self.schedule)
+        check_choice(LR_SCHEDULES, lr_schedule=self.lr_schedule)
         check_whole(1, gradient_steps=self.gradient_steps)
         check_layers(hidden=self.hidden)
         if self.target_entropy is not None:
@@ -107,7 +107,7 @@ class SoftQ(RLPlayer):
     def improve(
         self, state: SoftQState, experience: Experience, progress: Float[Array, ""], key: Key[Array, ""]
     ) -> tuple[SoftQState, dict[str, Float[Array, ""]]]:
-        lr = rate(self.lr, self.schedule, progress)
+        lr = rate(self.lr, self.lr_schedule, progress)
 
         def step(state: SoftQState, k: Key[Array, ""]) -> tuple[SoftQState, dict[str, Float[Array, ""]]]:
             return self.step(state, experience.sample(k), lr)

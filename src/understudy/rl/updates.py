@@ -16,13 +16,13 @@ from understudy.core.errors import SpecError
 from understudy.core.types import ActionSpace, Continuous, Discrete
 from understudy.policies.networks import MLP
 
-Schedule = Literal["constant", "linear"]
-SCHEDULES: tuple[Schedule, ...] = ("constant", "linear")
+LrSchedule = Literal["constant", "linear"]
+LR_SCHEDULES: tuple[LrSchedule, ...] = ("constant", "linear")
 
 
-def rate(lr: float | Array, schedule: Schedule, progress: Float[Array, ""]) -> float | Array:
+def rate(lr: float | Array, lr_schedule: LrSchedule, progress: Float[Array, ""]) -> float | Array:
     """The learning rate after a share `progress` of training: as given, or falling to 0 along a line."""
-    return lr if schedule == "constant" else lr * jnp.maximum(1 - progress, 0)
+    return lr if lr_schedule == "constant" else lr * jnp.maximum(1 - progress, 0)
 
 
 def descend(

@@ -32,8 +32,8 @@ from understudy.studies.claims import Claim, claim, waiting
 
 FORMAT = 1
 STUDY = "study.json"
-HANDED_OVER = "handed_over"
-X_KINDS = ("env_steps", "round", HANDED_OVER)
+FINAL = "final"
+X_KINDS = ("env_steps", "round", FINAL)
 ENDED = ("finished", "stopped", "diverged")
 """How the status of a cell that is over begins; one that was interrupted is not."""
 FIELDS = ("format", "key", "asked", "shown", "rows", "status", "seconds", "together", "env_steps", "queries", "made")
@@ -76,7 +76,7 @@ def check_record(record: dict[str, Any]) -> None:
         numbers = [row["x"], *row["returns"], *(row[name] for name in ("steps", "payoff") if row.get(name) is not None)]
         if not row["returns"] or not all(math.isfinite(number) for number in numbers):
             raise refuse(f"its numbers at {row['x_kind']} {row['x']} are not all finite, or no episode was played")
-    handed = sum(row["x_kind"] == HANDED_OVER for row in record["rows"])
+    handed = sum(row["x_kind"] == FINAL for row in record["rows"])
     diverged = str(record["status"]).startswith("diverged")
     if handed != (0 if diverged else 1):
         raise refuse(f"it has {handed} rows of the policy handed over, and its status is '{record['status']}'")

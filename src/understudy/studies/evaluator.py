@@ -25,7 +25,7 @@ import numpy as np
 
 from understudy.collect.rollouts import rollout
 from understudy.core.progress import Progress
-from understudy.envs import Environment, HostEnvironment
+from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.evaluation.returns import play_named
 from understudy.policies.actor import Actor
 from understudy.policies.saved import load_policy
@@ -45,7 +45,7 @@ class Point(NamedTuple):
 class Evaluator:
     """Plays policies as they come, and keeps what they return."""
 
-    def __init__(self, env: Environment | HostEnvironment, place: Path, episodes: int, workers: int):
+    def __init__(self, env: Environment | GymnasiumEnvironment, place: Path, episodes: int, workers: int):
         self.env, self.place, self.episodes, self.workers = env, place, episodes, workers
         self._played: dict[Point, np.ndarray] = {}
         self._waiting: dict[Point, Future[np.ndarray]] = {}
@@ -127,9 +127,9 @@ def start(seed: int, steps: int) -> int:
     return int(np.random.SeedSequence([seed, steps, 2]).generate_state(1)[0])
 
 
-def players(env: Environment | HostEnvironment, workers: int) -> ProcessPoolExecutor | None:
+def players(env: Environment | GymnasiumEnvironment, workers: int) -> ProcessPoolExecutor | None:
     """Processes that policies play in; None where this one is as good, or no other can make the environment."""
-    if not isinstance(env, HostEnvironment) or not env.registered or workers < 2:
+    if not isinstance(env, GymnasiumEnvironment) or not env.registered or workers < 2:
         return None
     return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=begin, initargs=(os.getpid(),))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from understudy.core.errors import NeedsError, SettingError, unknown
 from understudy.data import Demonstrations, load
-from understudy.envs import JAX_ENVIRONMENTS, Environment, HostEnvironment, make
+from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make
 from understudy.experts.bundled import bundled_experts
 from understudy.game import Algorithm
 from understudy.policies.saved import POLICY, selected
@@ -62,7 +62,7 @@ class Group:
         return {"label": self.entry.label, "demos": demos, "expert_return": self.expert_return}
 
 
-def check_tasks(study: Study) -> dict[str, Environment | HostEnvironment]:
+def check_tasks(study: Study) -> dict[str, Environment | GymnasiumEnvironment]:
     """Every task's environment, made once. One whose simulator is not installed is an ExtraError."""
     return {task.env: make(task.env) for task in study.tasks}
 
@@ -124,21 +124,23 @@ def _group(protocol: Protocol, entry: Entry, task: Task, shown: Demonstrations, 
 def _fitted(entry: Entry, protocol: Protocol) -> tuple[Algorithm, dict[str, Any]]:
     """The algorithm at the protocol's length, and what of the protocol concerns it.
 
-    Rounds and lag that its settings name are kept: what is said of one algorithm goes before what is said of all.
+    Rounds and staleness that its settings name are kept: what is said of one algorithm goes before what is said of all.
     """
     algorithm, changes = entry.algorithm(), {}
-    stepping, collects = algorithm.stepping, "environment" in algorithm.card.needs
-    steps = protocol.steps if stepping is not None and "rounds" not in entry.settings else None
-    if stepping is not None and steps is not None:
-        changes["rounds"] = math.ceil(steps / (stepping.turns * stepping.rows))
+    schedule, collects = algorithm.schedule, "environment" in algorithm.card.needs
+    steps = protocol.steps if schedule is not None and "rounds" not in entry.settings else None
+    if schedule is not None and steps is not None:
+        changes["rounds"] = math.ceil(steps / (schedule.updates * schedule.update_steps))
     # PPO learns from the steps of the policy as it is, so it cannot be behind (`GAIL`).
-    has_lag = "lag" in {field.name for field in fields(algorithm)} and getattr(algorithm, "player", None) != "ppo"
-    if protocol.lag and has_lag and "lag" not in entry.settings:
-        changes["lag"] = protocol.lag
+    has_staleness = (
+        "staleness" in {field.name for field in fields(algorithm)} and getattr(algorithm, "player", None) != "ppo"
+    )
+    if protocol.staleness and has_staleness and "staleness" not in entry.settings:
+        changes["staleness"] = protocol.staleness
     concerns = {
         "steps": steps,
-        "every": protocol.every if stepping is not None else None,
-        "rounds_every": protocol.rounds_every if collects and stepping is None else None,
+        "every": protocol.every if schedule is not None else None,
+        "rounds_every": protocol.rounds_every if collects and schedule is None else None,
         "episodes": protocol.episodes,
         "holdout": protocol.holdout,
     }

@@ -82,7 +82,7 @@ def _holdout(name: str, value: Any) -> float:
     return float(value)
 
 
-def _lag(name: str, value: Any) -> int:
+def _staleness(name: str, value: Any) -> int:
     if isinstance(value, bool) or value not in (0, 1):
         raise SettingError(f"{name} is {value!r}: choose 0 or 1")
     return int(value)
@@ -174,7 +174,7 @@ class Protocol(_Checked):
         "every": _whole(1),
         "rounds_every": _whole(1),
         "holdout": _holdout,
-        "lag": _lag,
+        "staleness": _staleness,
     }
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -189,7 +189,7 @@ class Protocol(_Checked):
     """Rounds between evaluations, for algorithms that collect by rounds. None: as above."""
     holdout: float | None = None
     """The share of steps kept aside for selection. None: as `imitate` does."""
-    lag: int = 0
+    staleness: int = 0
     """For algorithms that have it; with PPO it stays 0."""
 
     def __post_init__(self) -> None:

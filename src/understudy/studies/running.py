@@ -29,7 +29,7 @@ from understudy.core.errors import NoSpaceError, UnderstudyError
 from understudy.core.progress import Progress
 from understudy.core.storage import whole_file
 from understudy.data import Demonstrations
-from understudy.envs import Environment, HostEnvironment
+from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.studies.cells import Store
 from understudy.studies.groups import Cell, Group, check_tasks, load_demonstrations
 from understudy.studies.plan import Study
@@ -39,7 +39,7 @@ WAIT = 0.5
 """Seconds between two looks at what others train."""
 PARENT = "UNDERSTUDY_PARENT"
 """The variable by which a process knows whom it works for, and without whom it ends."""
-Environments = Mapping[str, Environment | HostEnvironment]
+Environments = Mapping[str, Environment | GymnasiumEnvironment]
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from understudy.core.progress import Progress
 from understudy.core.storage import write_json
 from understudy.core.types import State
 from understudy.data import Demonstrations
-from understudy.envs import Environment, HostEnvironment, public_name
+from understudy.envs import Environment, GymnasiumEnvironment, public_name
 from understudy.policies.actor import Actor
 from understudy.policies.saved import load_policy
-from understudy.studies.cells import FORMAT, HANDED_OVER
+from understudy.studies.cells import FORMAT, FINAL
 from understudy.studies.evaluator import Evaluator, Point
 from understudy.studies.groups import Cell, Group
 from understudy.train.imitate import HOLDOUT, imitate
@@ -62,7 +62,7 @@ def trained(
     group: Group,
     cells: Sequence[Cell],
     demonstrations: Demonstrations,
-    env: Environment | HostEnvironment,
+    env: Environment | GymnasiumEnvironment,
     work: Path,
     workers: int,
     progress: Report,
@@ -136,7 +136,7 @@ class _Program:
         group: Group,
         cells: list[Cell],
         demonstrations: Demonstrations,
-        env: Environment | HostEnvironment,
+        env: Environment | GymnasiumEnvironment,
         place: Path,
         workers: int,
         progress: Report,
@@ -202,11 +202,11 @@ def record(
 ) -> dict[str, Any]:
     """What is stored of a cell: run `index` of what `imitate` returned, and what its policies returned."""
     run, a_round = result.runs[index], _a_round(group)
-    payoffs = result.history.get("payoff")
+    payoffs = result.metrics.get("payoff")
     rows = []
     for point, scores in sorted((point, scores) for point, scores in returns.items() if point.key == cell.key):
         payoff: float | None = None
-        if point.kind == HANDED_OVER:
+        if point.kind == FINAL:
             payoff = run.payoff
         elif payoffs is not None:
             payoff = float(payoffs[index, point.steps // (a_round if point.kind == "env_steps" else 1) - 1])
@@ -219,7 +219,7 @@ def record(
                 "returns": [round(float(score), 6) for score in scores],
             }
         )
-    queries = result.history.get("queries")
+    queries = result.metrics.get("queries")
     about = provenance()
     return {
         "format": FORMAT,
@@ -230,7 +230,7 @@ def record(
         "status": run.status,
         "seconds": result.config["seconds"],
         "together": together,
-        "env_steps": group.algorithm.rounds * a_round if group.algorithm.stepping is not None else None,
+        "env_steps": group.algorithm.rounds * a_round if group.algorithm.schedule is not None else None,
         "queries": None if queries is None else int(np.nanmax(queries[index])),
         "made": {name: about[name] for name in ("command", "versions", "date", "device")},
     }
@@ -244,9 +244,9 @@ def handed(group: Group, cell: Cell, status: str) -> Point | None:
     if status.startswith("diverged"):
         return None
     if "environment" not in group.algorithm.card.needs:
-        return Point(HANDED_OVER, cell.trajectories, cell.trajectories, cell.key)
+        return Point(FINAL, cell.trajectories, cell.trajectories, cell.key)
     total, every = group.algorithm.rounds * _a_round(group), cell.asked["protocol"]["every"]
-    return Point(HANDED_OVER, total if every is None else max(total // every * every, every), total, cell.key)
+    return Point(FINAL, total if every is None else max(total // every * every, every), total, cell.key)
 
 
 def due(group: Group, rounds: int) -> tuple[str, int, int] | None:
@@ -265,5 +265,5 @@ def due(group: Group, rounds: int) -> tuple[str, int, int] | None:
 
 def _a_round(group: Group) -> int:
     """Environment steps of a run in a round; 1 where it does not step."""
-    stepping = group.algorithm.stepping
-    return 1 if stepping is None else stepping.turns * stepping.rows
+    schedule = group.algorithm.schedule
+    return 1 if schedule is None else schedule.updates * schedule.update_steps

@@ -27,7 +27,7 @@ from understudy.core.progress import Progress
 from understudy.core.statistics import Sample
 from understudy.core.storage import check_free, whole_directory, write_json, write_npz
 from understudy.core.types import Continuous
-from understudy.envs import Environment, HostEnvironment, make
+from understudy.envs import Environment, GymnasiumEnvironment, make
 from understudy.evaluation.returns import evaluate
 from understudy.experts.weights import plain_weights
 from understudy.policies.actor import Actor, describe_spec
@@ -58,7 +58,7 @@ class Trained:
     """Every seed's return on the episodes that the choice went by."""
 
 
-def default_player(env: Environment | HostEnvironment) -> RLPlayer:
+def default_player(env: Environment | GymnasiumEnvironment) -> RLPlayer:
     """SAC for continuous actions, PPO for discrete ones."""
     return SAC() if isinstance(env.spec.action, Continuous) else PPO()
 
@@ -136,14 +136,14 @@ def _card(learned: Learned, tried: dict[int, Sample], seed: int, score: Sample) 
         **config,
         "spec": describe_spec(learned.env.spec),
         "curve": {
-            "env_steps": [int(x) for x in learned.history["env_steps"][index]],
-            "return": [_plain(x) for x in learned.history["return"][index]],
+            "env_steps": [int(x) for x in learned.metrics["env_steps"][index]],
+            "return": [_plain(x) for x in learned.metrics["return"][index]],
         },
     }
 
 
 def _save(trained: Trained, learned: Learned, out: str | os.PathLike[str]) -> None:
-    names = [name for name in learned.history if name != "env_steps"]
+    names = [name for name in learned.metrics if name != "env_steps"]
     with whole_directory(out) as beside:
         trained.actor.save(beside / POLICY)
         weights = plain_weights(trained.actor)
@@ -154,9 +154,9 @@ def _save(trained: Trained, learned: Learned, out: str | os.PathLike[str]) -> No
             beside / "curve.csv",
             ["seed", "env_steps", *names],
             (
-                [seed, int(taken), *(float(learned.history[name][i, round_]) for name in names)]
+                [seed, int(taken), *(float(learned.metrics[name][i, round_]) for name in names)]
                 for i, seed in enumerate(learned.seeds)
-                for round_, taken in enumerate(learned.history["env_steps"][i])
+                for round_, taken in enumerate(learned.metrics["env_steps"][i])
             ),
         )
 

@@ -12,12 +12,12 @@ import jax
 import numpy as np
 
 from understudy.collect.collectors import Collector, Fused, Hosted, Stepped
-from understudy.collect.workers import crew_size
+from understudy.collect.workers import worker_count
 from understudy.core.errors import DemonstrationError, NeedsError, SettingError, check_callable, check_seed, check_whole
 from understudy.core.progress import Progress
 from understudy.core.types import Dataset, Discrete
 from understudy.data import Demonstrations, bundled, load
-from understudy.envs import Environment, HostEnvironment, make, public_name
+from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
 from understudy.envs.values import Values
 from understudy.experts.expert import as_expert
 from understudy.game import Algorithm
@@ -111,7 +111,7 @@ def imitate(
         runs, actors = [], []
         for index, (count, seed) in enumerate(pairs):
             state = jax.tree.map(lambda x, i=index: x[i], states)
-            policy, own = algorithm.selected(state), algorithm.payoff_of(state)
+            policy, own = algorithm.final_policy(state), algorithm.final_payoff(state)
             actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
             payoff = held_out_payoff(actor, criteria[count]) if own is None else own
             status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
@@ -125,7 +125,7 @@ def imitate(
 
 def collector_for(
     algorithm: Algorithm,
-    env: Environment | HostEnvironment | None,
+    env: Environment | GymnasiumEnvironment | None,
     expert: Any,
     seeds: list[int],
     workers: int | None = None,
@@ -133,9 +133,9 @@ def collector_for(
     """What gathers a round's data: inside the compiled program where environment and expert allow it."""
     if "environment" not in algorithm.card.needs or env is None:
         return None
-    if algorithm.stepping is not None and isinstance(env, HostEnvironment):
-        hands = crew_size(len(seeds), env) if workers is None else workers
-        return Stepped(env, seeds, algorithm.stepping, algorithm.rounds, hands)
+    if algorithm.schedule is not None and isinstance(env, GymnasiumEnvironment):
+        hands = worker_count(len(seeds), env) if workers is None else workers
+        return Stepped(env, seeds, algorithm.schedule, algorithm.rounds, hands)
     asked = as_expert(expert, env) if "expert" in algorithm.card.needs else None
     values = None
     if asked is not None and algorithm.card.values:
@@ -163,7 +163,7 @@ def demonstrations_of(env: str) -> Demonstrations:
 
 def _checked(
     algorithm: Algorithm, demonstrations: Any, env: Any, expert: Any
-) -> tuple[Environment | HostEnvironment | None, Demonstrations]:
+) -> tuple[Environment | GymnasiumEnvironment | None, Demonstrations]:
     """The environment and the demonstrations, made and loaded, after checking that the algorithm can use them."""
     if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
         raise SettingError(f"algorithm is the class {algorithm.__name__}: call it, as in {algorithm.card.name}()")

@@ -8,7 +8,7 @@ environment paid for it:
 
 Actions are mapped to [-1, 1], and observations are left as they are: there are no demonstrations to standardise them
 with, and statistics that move while a policy learns would move the policy. A time limit cuts the record and not the
-task: the value of the state after it counts, unless `timeouts_terminal` says otherwise.
+task: the value of the state after it counts, unless `truncation_is_terminal` says otherwise.
 """
 
 import json
@@ -26,14 +26,14 @@ from jaxtyping import Array, Float, Key
 from understudy.core.errors import SettingError, SpecError, check_kind, check_whole
 from understudy.core.progress import Progress
 from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, Transition
-from understudy.envs import Environment, HostEnvironment, make, public_name
+from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm, Card
-from understudy.game.schedule import Stepping
-from understudy.policies import Framed, Policy
+from understudy.game.schedule import Schedule
+from understudy.policies import Normalized, Policy
 from understudy.policies.actor import Actor
-from understudy.policies.normalization import Frame
-from understudy.rl.base import Batch, Experience, PlayerState, RLPlayer, labelled, take_turn
+from understudy.policies.normalization import Normalization
+from understudy.rl.base import Batch, Experience, PlayerState, RLPlayer, labelled, update_when_ready
 from understudy.rl.ppo import PPO
 from understudy.train import loop as run
 from understudy.train.checkpoints import Checkpoint
@@ -44,12 +44,12 @@ ROUNDS = 20
 """A training call is cut into about so many rounds: lines of its history, and places to go on from."""
 
 
-class OwnState(NamedTuple):
+class TaskRewardState(NamedTuple):
     player: PlayerState
-    frame: Frame
+    normalization: Normalization
 
 
-class OwnReward(Algorithm):
+class TaskReward(Algorithm):
     """Reinforcement learning as the loop sees it. It is no imitation, and so not among the algorithms."""
 
     card: ClassVar[Card] = Card(
@@ -75,59 +75,61 @@ class OwnReward(Algorithm):
     """Steps in a minibatch that is drawn from the history."""
     random_steps: int = eqx.field(static=True)
     """Steps at the start that take any action; nothing is learned in turns with no others."""
-    history: int | None = eqx.field(static=True)
+    buffer_size: int | None = eqx.field(static=True)
     """Steps of a run that are remembered; none: all."""
-    timeouts_terminal: bool = eqx.field(static=True)
+    truncation_is_terminal: bool = eqx.field(static=True)
     """Time limits are taken for ends: nothing follows them."""
-    lag: int = eqx.field(static=True)
+    staleness: int = eqx.field(static=True)
     """Updates that the policy that plays is behind, in a Gymnasium environment."""
 
     def __check_init__(self) -> None:
         check_kind(RLPlayer, player=self.player)
         check_whole(1, batch_size=self.batch_size)
-        if isinstance(self.player, PPO) and (self.random_steps or self.lag):
+        if isinstance(self.player, PPO) and (self.random_steps or self.staleness):
             raise SettingError(
-                f"random_steps is {self.random_steps} and lag is {self.lag}: PPO learns from the steps of the policy "
+                f"random_steps is {self.random_steps} and staleness is {self.staleness}: PPO learns from the steps of the policy "
                 "as it is, so both must be 0"
             )
-        _ = self.stepping  # which checks the rest
+        _ = self.schedule  # which checks the rest
 
     @property
-    def stepping(self) -> Stepping:
-        return Stepping.of(
+    def schedule(self) -> Schedule:
+        return Schedule.of(
             self.round_steps,
             self.frequency,
             self.envs,
             self.rounds,
-            self.history,
-            anything=self.random_steps,
-            lag=self.lag,
+            self.buffer_size,
+            random_steps=self.random_steps,
+            staleness=self.staleness,
         )
 
-    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> OwnState:
-        return OwnState(self.player.init(key, spec), Frame.fit(spec, demonstrations, normalize_obs=False))
+    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> TaskRewardState:
+        return TaskRewardState(
+            self.player.init(key, spec), Normalization.fit(spec, demonstrations, normalize_obs=False)
+        )
 
-    def update(self, state: OwnState, data: RoundData, key: Key[Array, ""]) -> tuple[OwnState, Info]:
-        played, rolled, stepping = data.history, data.rolled, self.stepping
+    def update(self, state: TaskRewardState, data: RoundData, key: Key[Array, ""]) -> tuple[TaskRewardState, Info]:
+        played, rolled, schedule = data.replay, data.new_steps, self.schedule
         assert played is not None
         assert rolled is not None
 
         def paid(steps: Transition, reward: Float[Array, "..."]) -> Batch:
-            return labelled(state.frame.encode(steps), reward, self.timeouts_terminal)
+            return labelled(state.normalization.encode(steps), reward, self.truncation_is_terminal)
 
         def sample(k: Key[Array, ""]) -> Batch:
             place = jax.random.randint(k, (self.batch_size,), 0, played.size)
             return paid(jax.tree.map(lambda x: x[place], played.steps), played.reward[place])
 
-        turn, turns = data.round * stepping.turns + data.turn, self.rounds * stepping.turns
+        turn, turns = data.round * schedule.updates + data.update, self.rounds * schedule.updates
         progress = (jnp.asarray(turn, jnp.float32) + 1) / turns
-        experience = Experience(sample, paid(rolled, jnp.asarray(data.own_reward)), rolled.last)
-        warm = stepping.random_left(data.round, data.turn) < stepping.steps
-        player, metrics = take_turn(self.player, state.player, experience, progress, warm, key)  # line 2
+        experience = Experience(sample, paid(rolled, jnp.asarray(data.task_reward)), rolled.last)
+        warm = schedule.random_steps_left(data.round, data.update) < schedule.steps_per_env
+        player, metrics = update_when_ready(self.player, state.player, experience, progress, warm, key)  # line 2
         return state._replace(player=player), Info(metrics)
 
-    def policy(self, state: OwnState) -> Policy:
-        return Framed(self.player.policy(state.player), state.frame)
+    def policy(self, state: TaskRewardState) -> Policy:
+        return Normalized(self.player.policy(state.player), state.normalization)
 
 
 @dataclass(frozen=True)
@@ -138,13 +140,13 @@ class Learned:
     seeds: list[int]
     policies: list[Actor]
     """As they are at the end: no choice is made among rounds or seeds."""
-    history: dict[str, np.ndarray]
+    metrics: dict[str, np.ndarray]
     """name → (seeds, rounds). `return` is that of the episodes that were played on the way, exploring."""
     statuses: list[str]
     """A few words a seed: finished, diverged, interrupted, and when."""
     seconds: float
     interrupted: bool
-    env: Environment | HostEnvironment
+    env: Environment | GymnasiumEnvironment
 
     def evaluate(
         self,
@@ -171,10 +173,10 @@ def learn(
     frequency: int | None = None,
     batch_size: int = 256,
     random_steps: int | None = None,
-    history: int | None = None,
+    buffer_size: int | None = None,
     round_steps: int | None = None,
-    timeouts_terminal: bool = False,
-    lag: int = 0,
+    truncation_is_terminal: bool = False,
+    staleness: int = 0,
     progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     visit: run.Visit | None = None,
@@ -187,15 +189,24 @@ def learn(
     environments. Between updates a run plays `frequency` steps, of all its environments together: by default as many
     as SAC and SoftQ take gradient steps, in one environment, and for PPO 2,048 in eight. SAC and SoftQ take any actions
     in their first `random_steps` (default: 1,000, or a tenth of `steps` where that is less), and learn from minibatches
-    of `batch_size` out of the last `history` steps (default: all); PPO uses neither, and remembers a turn. With
-    `timeouts_terminal` a time limit counts as an end. `lag`, `progress`, `checkpoint`, `visit` and `workers` are as in
+    of `batch_size` out of the last `buffer_size` steps (default: all); PPO uses neither, and remembers a turn. With
+    `truncation_is_terminal` a time limit counts as an end. `staleness`, `progress`, `checkpoint`, `visit` and `workers` are as in
     `imitate`: with a checkpoint, the same call goes on after an interruption or a crash.
     """
     made = make(env)
     if len(made.spec.obs_shape) != 1:
         raise SpecError(f"{made.name} observes {made.spec.obs_shape}: players need a flat vector of numbers")
     algorithm = _algorithm(
-        player, steps, envs, frequency, batch_size, random_steps, history, round_steps, timeouts_terminal, lag
+        player,
+        steps,
+        envs,
+        frequency,
+        batch_size,
+        random_steps,
+        buffer_size,
+        round_steps,
+        truncation_is_terminal,
+        staleness,
     )
     seed_list = as_seeds(seeds)
     settings, kept = hyperparameters(algorithm), None
@@ -234,11 +245,11 @@ def _algorithm(
     frequency: int | None,
     batch_size: int,
     random_steps: int | None,
-    history: int | None,
+    buffer_size: int | None,
     round_steps: int | None,
-    timeouts_terminal: bool,
-    lag: int,
-) -> OwnReward:
+    truncation_is_terminal: bool,
+    staleness: int,
+) -> TaskReward:
     """With what was not said: what suits the player."""
     check_kind(RLPlayer, player=player)
     check_whole(1, steps=steps)
@@ -251,15 +262,15 @@ def _algorithm(
         frequency = -(-least // envs) * envs
     if random_steps is None:
         random_steps = 0 if on_policy else min(1000, steps // 10)
-    if history is None and on_policy:
-        history = frequency  # a turn: it looks at nothing older
+    if buffer_size is None and on_policy:
+        buffer_size = frequency  # a turn: it looks at nothing older
     check_whole(1, frequency=frequency)
     turns = -(-steps // frequency)
     if round_steps is None:
         round_steps = max(1, turns // ROUNDS) * frequency
     check_whole(1, round_steps=round_steps)
     a_round = -(-round_steps // frequency)
-    return OwnReward(
+    return TaskReward(
         player=player,
         rounds=-(-turns // a_round),
         round_steps=a_round * frequency,
@@ -267,9 +278,9 @@ def _algorithm(
         envs=envs,
         batch_size=batch_size,
         random_steps=random_steps,
-        history=history,
-        timeouts_terminal=timeouts_terminal,
-        lag=lag,
+        buffer_size=buffer_size,
+        truncation_is_terminal=truncation_is_terminal,
+        staleness=staleness,
     )
 
 

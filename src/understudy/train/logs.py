@@ -139,11 +139,11 @@ def log_evaluation(
     def tensorboard() -> None:
         writer = TensorBoard(directory, pairs, [], EVALUATION)
         for index, of_it in enumerate(facts):
-            writer.scalars(index, last_step(result.history, index), of_it)
+            writer.scalars(index, last_step(result.metrics, index), of_it)
         writer.close(whole=True)
 
     def wandb() -> None:
-        writer = WeightsAndBiases(directory, pairs, columns_of(result.history), result.config)
+        writer = WeightsAndBiases(directory, pairs, columns_of(result.metrics), result.config)
         writer.end(result.runs)
         writer.summary(facts)
         writer.close(whole=True)

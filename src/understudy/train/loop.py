@@ -81,7 +81,7 @@ def train(
     training. `log` is told what each round came to, run by run.
     """
     began, algorithm = time.perf_counter(), traced(algorithm)
-    unseen = None if algorithm.stepping is None else held_out
+    unseen = None if algorithm.schedule is None else held_out
     lanes = [Lane(algorithm, spec, demonstrations, unseen, keys, runs, collector) for runs in shares(len(keys))]
     history: list[Outcome] = []
     pending: list[list[Outcome]] = []
@@ -267,7 +267,7 @@ def _summary(
                 what = bad[0] if bad else "the parameters are not finite"
                 status = f"diverged in round {index + 1}: {what}, so the policy of round {index} is kept"
             elif outcome.stop[run]:
-                status = f"stopped in round {index + 1}: {algorithm.stops[int(outcome.stop[run]) - 1]}"
+                status = f"stopped in round {index + 1}: {algorithm.stop_reasons[int(outcome.stop[run]) - 1]}"
                 status += f", so the policy of round {index} is kept" if outcome.undo[run] else ""
         if status == "finished" and _spent(history, limit)[run]:
             last = max(index for index, outcome in enumerate(history) if outcome.active[run])

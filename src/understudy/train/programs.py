@@ -26,7 +26,7 @@ from understudy.collect.stepping import (
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
 from understudy.envs import Environment
 from understudy.game import Algorithm
-from understudy.game.schedule import Stepping
+from understudy.game.schedule import Schedule
 from understudy.train.checkpoints import Place
 
 Leaves = TypeVar("Leaves")
@@ -93,7 +93,7 @@ class Lane:
         collector: Collector | None,
     ):
         init_keys, self.keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
-        self.algorithm, self.stepping = algorithm, algorithm.stepping
+        self.algorithm, self.schedule = algorithm, algorithm.schedule
         self.demonstrations = demonstrations.of(runs)
         self.held_out = None if held_out is None else held_out.of(runs)
         self.states = _init(algorithm, spec, self.demonstrations, init_keys)
@@ -106,9 +106,9 @@ class Lane:
         self.given: Any = None
         """What was gathered on the host for the next call: a round's episodes, or a turn's steps."""
         self.around: Surroundings | None = None
-        if self.stepping is not None:
+        if self.schedule is not None:
             env = None if self.fused is None else self.fused.env
-            self.around = _surroundings(algorithm, self.states, spec, self.stepping, env)
+            self.around = _surroundings(algorithm, self.states, spec, self.schedule, env)
 
     def restore(self, place: Place, asked: np.ndarray) -> None:
         """Go on from a checkpoint, which holds all runs, not only those of the share."""
@@ -130,18 +130,20 @@ class Lane:
 
     def kept(self, rounds: int) -> list[Array]:
         """What a checkpoint keeps of the surroundings after so many rounds: of the history, the rows that are real."""
-        if self.around is None or self.stepping is None:
+        if self.around is None or self.schedule is None:
             return []
         # In sixteenths of the room: every other size would be another program.
-        part = -(-self.stepping.room // 16)
-        size = min(-(-rounds * self.stepping.turns * self.stepping.rows // part) * part, self.stepping.room)
+        part = -(-self.schedule.capacity // 16)
+        size = min(
+            -(-rounds * self.schedule.updates * self.schedule.update_steps // part) * part, self.schedule.capacity
+        )
         rows = jax.tree.map(lambda x: x[:, :size], (self.around.steps, self.around.reward))
         return jax.tree.leaves(self.around._replace(steps=rows[0], reward=rows[1]))
 
     @property
     def calls(self) -> int:
         """Programs that make a round: one, or one for each turn that is gathered on the host."""
-        return 1 if self.stepping is None or self.fused is not None else self.stepping.turns
+        return 1 if self.schedule is None or self.fused is not None else self.schedule.updates
 
     def policies(self) -> Any:
         """The policies that would play now, stacked, on the host."""
@@ -149,7 +151,7 @@ class Lane:
 
     def advance(self, index: int, call: int = 0, wait: bool = False) -> Outcome:
         """One call for all runs of the share. Lanes only go side by side if each waits, in its thread, for its own."""
-        if self.stepping is None:
+        if self.schedule is None:
             self.states, self.active, outcome = _round(
                 self.algorithm,
                 self.states,
@@ -177,8 +179,8 @@ class Lane:
                 self.active,
                 None if self.fused is None else self.fused.env,
                 self.given,
-                self.stepping,
-                self.stepping.turns // self.calls,
+                self.schedule,
+                self.schedule.updates // self.calls,
             )
         return jax.block_until_ready(outcome) if wait else outcome  # type: ignore[no-untyped-call]
 
@@ -206,16 +208,16 @@ def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[A
     return jax.tree.map(lambda x: jnp.asarray(x, x.dtype), states)
 
 
-@partial(jax.jit, static_argnames=("spec", "stepping"))
+@partial(jax.jit, static_argnames=("spec", "schedule"))
 def _surroundings(
-    algorithm: Algorithm, states: State, spec: Spec, stepping: Stepping, env: Environment | None
+    algorithm: Algorithm, states: State, spec: Spec, schedule: Schedule, env: Environment | None
 ) -> Surroundings:
-    return jax.vmap(lambda state: surroundings(stepping, spec, env, algorithm.acting(state)))(states)
+    return jax.vmap(lambda state: surroundings(schedule, spec, env, algorithm.acting_policy(state)))(states)
 
 
 @jax.jit
 def _policies(algorithm: Algorithm, states: State) -> Any:
-    return jax.vmap(algorithm.acting)(states)
+    return jax.vmap(algorithm.acting_policy)(states)
 
 
 @partial(jax.jit, donate_argnames=("states",))
@@ -260,7 +262,7 @@ def _round(
     return jax.vmap(one, axes)(states, demonstrations, keys, active, given, asked)
 
 
-@partial(jax.jit, donate_argnames=("states", "around"), static_argnames=("stepping", "count"))
+@partial(jax.jit, donate_argnames=("states", "around"), static_argnames=("schedule", "count"))
 def _turns(
     algorithm: Algorithm,
     states: State,
@@ -273,7 +275,7 @@ def _turns(
     active: Bool[Array, " runs"],
     env: Environment | None,
     given: Chunk | None,
-    stepping: Stepping,
+    schedule: Schedule,
     count: int,
 ) -> tuple[State, Surroundings, Bool[Array, " runs"], Outcome]:
     """`count` turns of runs that learn while they play, from turn `first` on.
@@ -286,21 +288,21 @@ def _turns(
         carry: tuple[State, Surroundings, Bool[Array, " runs"]], number: Int[Array, ""]
     ) -> tuple[tuple[State, Surroundings, Bool[Array, " runs"]], Outcome]:
         states, around, active = carry
-        begins = jnp.asarray(stepping.begins(index, number))
+        begins = jnp.asarray(schedule.begins(index, number))
         turn_keys = jax.vmap(lambda k: jax.random.fold_in(jax.random.fold_in(k, index), number))(keys)
         play_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(turn_keys)
         if env is None:
             assert given is not None
             chunk = given
         else:
-            anything = stepping.random_left(index, number)
+            anything = schedule.random_steps_left(index, number)
 
             def play(state: State, world: Any, key: Key[Array, ""]) -> tuple[Any, Chunk]:
-                return played(env, algorithm.acting(state), world, stepping, begins, anything, key)
+                return played(env, algorithm.acting_policy(state), world, schedule, begins, anything, key)
 
             world, chunk = jax.vmap(play)(states, around.world, play_keys)
             around = around._replace(world=world)
-        around = remembered(around, chunk, stepping, index, number)
+        around = remembered(around, chunk, schedule, index, number)
         totals, ended, episodes = jax.vmap(finished)(jnp.where(begins, 0, around.totals), chunk)
         around = around._replace(totals=totals)
 
@@ -316,11 +318,11 @@ def _turns(
             seen = RoundData(
                 data,
                 held_out=kept_aside,
-                history=history(own, stepping, index, number),
-                rolled=chunk.transitions(index),
-                own_reward=chunk.reward,
+                replay=history(own, schedule, index, number),
+                new_steps=chunk.transitions(index),
+                task_reward=chunk.reward,
                 round=index,
-                turn=number,
+                update=number,
             )
             new, info = algorithm.update(state, seen, key)
             state, finite = _guarded(state, new, info, active)
@@ -333,7 +335,7 @@ def _turns(
             states, around, demonstrations, held_out, chunk, update_keys, active
         )
         returned = jnp.where(episodes > 0, ended / jnp.maximum(episodes, 1), jnp.nan)
-        steps = jnp.full(returned.shape, (index * stepping.turns + number + 1) * stepping.rows, jnp.float32)
+        steps = jnp.full(returned.shape, (index * schedule.updates + number + 1) * schedule.update_steps, jnp.float32)
         metrics = outcome.metrics | {"return": returned, "env_steps": steps}
         return (states, around, active), outcome._replace(metrics=metrics)
 

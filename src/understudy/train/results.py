@@ -56,7 +56,7 @@ class Result:
     config: dict[str, Any]
     runs: list[Run]
     policies: list[Actor]
-    history: dict[str, np.ndarray]
+    metrics: dict[str, np.ndarray]
     """name → (runs, rounds)."""
     interrupted: bool = False
     env: Any = None
@@ -110,14 +110,14 @@ class Result:
             (beside / "policies").mkdir()
             for run, actor in zip(self.runs, self.policies, strict=True):
                 actor.save(beside / "policies" / f"{run.name}.npz")
-            names = list(self.history)
+            names = list(self.metrics)
             write_csv(
                 beside / "metrics.csv",
                 ["seed", "episodes", "round", *names],
                 (
-                    [run.seed, run.episodes, round_ + 1, *(float(self.history[name][i, round_]) for name in names)]
+                    [run.seed, run.episodes, round_ + 1, *(float(self.metrics[name][i, round_]) for name in names)]
                     for i, run in enumerate(self.runs)
-                    for round_ in range(self.history[names[0]].shape[1])
+                    for round_ in range(self.metrics[names[0]].shape[1])
                 ),
             )
             write_csv(

@@ -17,7 +17,7 @@ the action. States are standardised with D_E, continuous actions lie in [-1, 1];
 probabilities, and the squared error becomes a cross-entropy.
 
 π may be a mixture of `members`, alike but for their first weights. The critic plays against the mixture, each step of a
-minibatch being one member's, and every member against the critic. What is handed over is a committee: the mean of the
+minibatch being one member's, and every member against the critic. What is handed over is a ensemble: the mean of the
 members' actions (or of their probabilities), each with its own average of weights.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.1 and Table 11.
@@ -53,20 +53,20 @@ from understudy.core.types import Dataset, Discrete, Info, Pair, RoundData, Samp
 from understudy.game import Algorithm, Card, payoffs
 from understudy.game.critics import MLPCritic, gradient_penalty, interpolate
 from understudy.game.players import Averaged, Player, averaging, clip_from, gradient, side_by_side
-from understudy.game.stopping import Target, Watch, Watching
-from understudy.policies import Categorical, Deterministic, Framed, Member, Policy, committee
+from understudy.game.stopping import PayoffThreshold, CollapseDetector, CollapseState
+from understudy.policies import Categorical, Deterministic, Normalized, EnsembleMember, Policy, ensemble
 from understudy.policies.networks import orthogonal_penalty
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 
 class AdVILState(NamedTuple):
-    policy: Member
+    policy: EnsembleMember
     """The members, stacked along the leading axis of their arrays."""
     policy_memory: Averaged
     critic: MLPCritic
     critic_memory: optax.OptState
-    frame: Frame
-    watching: Watching
+    normalization: Normalization
+    collapse_state: CollapseState
     payoffs: Float[Array, " window"]
 
 
@@ -83,7 +83,7 @@ class AdVIL(Algorithm):
         collects="nothing",
         reference="Swamy et al. 2021",
     )
-    stops: ClassVar[tuple[str, ...]] = ("the payoff fell below delta", "the policy's loss jumped")
+    stop_reasons: ClassVar[tuple[str, ...]] = ("the payoff fell below delta", "the policy's loss jumped")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {
             "policy_lr": 8e-6,
@@ -92,9 +92,9 @@ class AdVIL(Algorithm):
             "gain": 1.0,
             "weight_decay": 0.0,
             "squash": False,
-            "average": 0.0,
-            "members": 1,
-            "watch": Watch(jump=0.0),
+            "ema_decay": 0.0,
+            "ensemble_size": 1,
+            "collapse": CollapseDetector(jump=0.0),
         }
     }
     presets["released"] = presets["paper"] | {"first": "policy", "clip_after": 0.1, "rounds": 200}
@@ -123,21 +123,21 @@ class AdVIL(Algorithm):
     """Which player moves first in a step."""
     squash: bool = eqx.field(static=True, default=True)
     """Continuous actions: pass the network's output through tanh."""
-    average: float = 0.999
+    ema_decay: float = 0.999
     """Decay of the average of the policy's weights that is handed over; 0 hands over the last policy."""
     rounds: int = eqx.field(static=True, default=100)
     """Rounds of training; a round is a line of the metrics."""
-    steps: int = eqx.field(static=True, default=500)
+    gradient_steps: int = eqx.field(static=True, default=500)
     """Steps of both players in a round."""
-    members: int = eqx.field(static=True, default=5)
-    """Networks that the policy is a committee of."""
+    ensemble_size: int = eqx.field(static=True, default=5)
+    """Networks that the policy is a ensemble of."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers of policy and critic."""
     gain: float = 2**0.5
     """Scale of the hidden layers' orthogonal weights at the start."""
-    target: Target = Target()
+    threshold: PayoffThreshold = PayoffThreshold()
     """When the payoff is small enough to stop."""
-    watch: Watch = Watch()
+    collapse: CollapseDetector = CollapseDetector()
     """When the policy's loss says that it has collapsed."""
 
     def __check_init__(self) -> None:
@@ -149,29 +149,35 @@ class AdVIL(Algorithm):
             cloning_weight=self.cloning_weight,
             weight_decay=self.weight_decay,
         )
-        check_fraction(average=self.average, clip_after=self.clip_after)
+        check_fraction(ema_decay=self.ema_decay, clip_after=self.clip_after)
         check_choice(("critic", "policy"), first=self.first)
-        check_kind(Target, target=self.target)
-        check_kind(Watch, watch=self.watch)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, members=self.members)
+        check_kind(PayoffThreshold, threshold=self.threshold)
+        check_kind(CollapseDetector, collapse=self.collapse)
+        check_whole(
+            1,
+            batch_size=self.batch_size,
+            rounds=self.rounds,
+            gradient_steps=self.gradient_steps,
+            ensemble_size=self.ensemble_size,
+        )
         check_layers(hidden=self.hidden)
-        if self.target.delta is not None and self.rounds < max(self.target.warm_up, self.target.window):
+        if self.threshold.delta is not None and self.rounds < max(self.threshold.warm_up, self.threshold.window):
             raise SettingError(
-                f"target.delta is {self.target.delta}, but with {self.rounds} rounds the payoff is never looked at: "
-                f"its window has {self.target.window} rounds and its warm-up {self.target.warm_up}"
+                f"threshold.delta is {self.threshold.delta}, but with {self.rounds} rounds the payoff is never looked at: "
+                f"its window has {self.threshold.window} rounds and its warm-up {self.threshold.warm_up}"
             )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AdVILState:
         policy_key, critic_key = jax.random.split(key)
 
-        def member(k: Key[Array, ""]) -> Member:
+        def member(k: Key[Array, ""]) -> EnsembleMember:
             size, seen = spec.obs_size, spec.policy_obs
             if isinstance(spec.action, Discrete):
                 return Categorical.init(k, size, spec.action.n, self.hidden, gain=self.gain, reads=seen)
             shape = (size, spec.action.shape[0], self.hidden)
             return Deterministic.init(k, *shape, gain=self.gain, squash=self.squash, reads=seen)
 
-        policy = jax.lax.map(member, jax.random.split(policy_key, self.members))
+        policy = jax.lax.map(member, jax.random.split(policy_key, self.ensemble_size))
         critic = MLPCritic.init(critic_key, spec, self.hidden, gain=self.gain)
         policy_player, critic_player = self._players()
         return AdVILState(
@@ -179,9 +185,9 @@ class AdVIL(Algorithm):
             policy_player.init(policy),
             critic,
             critic_player.init(critic),
-            Frame.fit(spec, demonstrations),
-            self.watch.init(),
-            self.target.init(),
+            Normalization.fit(spec, demonstrations),
+            self.collapse.init(),
+            self.threshold.init(),
         )
 
     def update(self, state: AdVILState, data: RoundData, key: Key[Array, ""]) -> tuple[AdVILState, Info]:
@@ -189,7 +195,7 @@ class AdVIL(Algorithm):
 
         def step(state: AdVILState, k: Key[Array, ""]) -> tuple[AdVILState, dict[str, Array]]:
             batch_key, *keys = jax.random.split(k, 3)
-            batch = state.frame.encode(data.demonstrations.sample(batch_key, (self.batch_size,)))
+            batch = state.normalization.encode(data.demonstrations.sample(batch_key, (self.batch_size,)))
             expert = Samples(batch.t, batch.obs, batch.act, jnp.full(self.batch_size, 1 / self.batch_size))
             seen: dict[str, Array] = {}
 
@@ -214,15 +220,15 @@ class AdVIL(Algorithm):
                 "cloning": seen["cloning"],
             }
 
-        state, history = jax.lax.scan(step, state, jax.random.split(key, self.steps))
+        state, history = jax.lax.scan(step, state, jax.random.split(key, self.gradient_steps))
         metrics = {name: values.mean() for name, values in history.items()}
-        watching, jumped = self.watch.look(state.watching, metrics["policy_loss"])
-        window, small = self.target.look(state.payoffs, metrics["payoff"], watching.rounds)  # line 1
+        collapse_state, jumped = self.collapse.look(state.collapse_state, metrics["policy_loss"])
+        window, small = self.threshold.look(state.payoffs, metrics["payoff"], collapse_state.rounds)  # line 1
         stop = jnp.where(jumped, 2, jnp.where(small, 1, 0))
-        return state._replace(watching=watching, payoffs=window), Info(metrics, stop, undo=jumped)
+        return state._replace(collapse_state=collapse_state, payoffs=window), Info(metrics, stop, undo=jumped)
 
     def critic_loss(
-        self, policy: Member, expert: Samples, critic: MLPCritic, key: Key[Array, ""]
+        self, policy: EnsembleMember, expert: Samples, critic: MLPCritic, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """What the critic descends, −L + w_g E (‖∇f‖ − g)², and L itself."""
         act_key, mix_key = jax.random.split(key)
@@ -233,7 +239,7 @@ class AdVIL(Algorithm):
         return -payoff + self.gradient_weight * penalty.mean(), payoff
 
     def policy_loss(
-        self, critic: MLPCritic, expert: Samples, batch: Transition, policy: Member, key: Key[Array, ""]
+        self, critic: MLPCritic, expert: Samples, batch: Transition, policy: EnsembleMember, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
         """What a member descends, L + w_o R_⊥ + w_c E ‖π(s) − a‖² / d, up to E f(s, a), which it cannot change."""
         learner = payoffs.off_q_vectors(policy, expert, critic.actions, key).learner
@@ -245,16 +251,16 @@ class AdVIL(Algorithm):
         return payoffs.expectation(critic, learner) + regular, {"cloning": cloning, "regular": regular}
 
     def policy(self, state: AdVILState) -> Policy:
-        return Framed(committee(state.policy_memory.average), state.frame)
+        return Normalized(ensemble(state.policy_memory.average), state.normalization)
 
     def _players(self) -> tuple[Player, Player]:
-        clip = clip_from(self.clip_after * (self.rounds * self.steps), self.clip)
+        clip = clip_from(self.clip_after * (self.rounds * self.gradient_steps), self.clip)
         policy = optax.chain(clip, optax.adamw(self.policy_lr, weight_decay=self.weight_decay))
         critic = optax.chain(clip, optax.adam(self.critic_lr))
-        return side_by_side(averaging(gradient(policy, aux=True), self.average)), gradient(critic, aux=True)
+        return side_by_side(averaging(gradient(policy, aux=True), self.ema_decay)), gradient(critic, aux=True)
 
 
-def mixed(members: Member, expert: Samples, actions: int | None, key: Key[Array, ""]) -> Pair:
+def mixed(members: EnsembleMember, expert: Samples, actions: int | None, key: Key[Array, ""]) -> Pair:
     """U2 of the members' mixture: they take the expert's samples in turn."""
     pairs = jax.vmap(lambda member: payoffs.off_q_vectors(member, expert, actions, key))(members)
     turn = jnp.arange(expert.weight.shape[0])

@@ -44,16 +44,16 @@ from understudy.core.errors import (
 from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
 from understudy.game.players import Averaged, Player, averaging, gradient, repeat, side_by_side
-from understudy.policies import Carry, Categorical, Deterministic, Framed, Policy, committee
+from understudy.policies import Carry, Categorical, Deterministic, Normalized, Policy, ensemble
 from understudy.policies.gaussian import Gaussian, NetworkPolicy
 from understudy.policies.networks import Activation
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 
 class BCState(NamedTuple):
     policy: NetworkPolicy
     """The members, stacked along the leading axis of their arrays."""
-    frame: Frame
+    normalization: Normalization
     memory: Averaged
 
 
@@ -81,15 +81,15 @@ class BC(Algorithm):
     """Decay of the weights, decoupled from Adam."""
     squash: bool = eqx.field(static=True, default=True)
     """Continuous actions: pass the network's output through tanh. (The likelihood's policy always does.)"""
-    average: float = 0.999
+    ema_decay: float = 0.999
     """Decay of the average of weights that is handed over; 0 hands over the last ones."""
     batch_size: int = eqx.field(static=True, default=256)
     """Steps in a minibatch."""
     rounds: int = eqx.field(static=True, default=100)
     """Rounds of training; a round is a line of the metrics."""
-    steps: int = eqx.field(static=True, default=500)
+    gradient_steps: int = eqx.field(static=True, default=500)
     """Gradient steps a round."""
-    members: int = eqx.field(static=True, default=1)
+    ensemble_size: int = eqx.field(static=True, default=1)
     """Networks, each with its own start and minibatches, whose actions are averaged."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers."""
@@ -101,11 +101,19 @@ class BC(Algorithm):
         check_choice(get_args(Activation), activation=self.activation)
         check_positive(lr=self.lr)
         check_not_negative(weight_decay=self.weight_decay)
-        check_fraction(average=self.average)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, members=self.members)
+        check_fraction(ema_decay=self.ema_decay)
+        check_whole(
+            1,
+            batch_size=self.batch_size,
+            rounds=self.rounds,
+            gradient_steps=self.gradient_steps,
+            ensemble_size=self.ensemble_size,
+        )
         check_layers(hidden=self.hidden)
-        if self.members > 1 and self.loss == "likelihood":
-            raise SettingError(f"members is {self.members}: a likelihood has no mean of several policies, use squared")
+        if self.ensemble_size > 1 and self.loss == "likelihood":
+            raise SettingError(
+                f"members is {self.ensemble_size}: a likelihood has no mean of several policies, use squared"
+            )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
         def member(k: Key[Array, ""]) -> NetworkPolicy:
@@ -117,24 +125,24 @@ class BC(Algorithm):
                 return Gaussian.init(k, *shape, reads=spec.policy_obs)
             return Deterministic.init(k, *shape, squash=self.squash, reads=spec.policy_obs)
 
-        policy = jax.lax.map(member, jax.random.split(key, self.members))
-        return BCState(policy, Frame.fit(spec, demonstrations), self._player().init(policy))
+        policy = jax.lax.map(member, jax.random.split(key, self.ensemble_size))
+        return BCState(policy, Normalization.fit(spec, demonstrations), self._player().init(policy))
 
     def update(self, state: BCState, data: RoundData, key: Key[Array, ""]) -> tuple[BCState, Info]:
         def loss(policy: Policy, k: Key[Array, ""]) -> Float[Array, ""]:
-            batch = state.frame.encode(data.demonstrations.sample(k, (self.batch_size,)))  # line 2
+            batch = state.normalization.encode(data.demonstrations.sample(k, (self.batch_size,)))  # line 2
             return jax.vmap(ell, (None, 0))(policy, batch).mean()
 
         policy, memory, value = self._player().move(key, state.policy, state.memory, loss)  # lines 1 and 3
         return state._replace(policy=policy, memory=memory), Info({"loss": value})
 
     def policy(self, state: BCState) -> Policy:
-        return Framed(committee(state.memory.average), state.frame)
+        return Normalized(ensemble(state.memory.average), state.normalization)
 
     def _player(self) -> Player:
-        schedule = optax.cosine_decay_schedule(self.lr, self.rounds * self.steps) if self.decay else self.lr
+        schedule = optax.cosine_decay_schedule(self.lr, self.rounds * self.gradient_steps) if self.decay else self.lr
         optimizer = optax.adamw(schedule, weight_decay=self.weight_decay)
-        return repeat(side_by_side(averaging(gradient(optimizer), self.average)), self.steps)
+        return repeat(side_by_side(averaging(gradient(optimizer), self.ema_decay)), self.gradient_steps)
 
 
 def ell(policy: Policy, example: Transition) -> Float[Array, ""]:

@@ -51,11 +51,11 @@ from understudy.game import Algorithm, Card
 from understudy.game.critics import MLPCritic, as_vector, gradient_penalty, interpolate
 from understudy.game.payoffs import off_q_vectors
 from understudy.game.players import Averaged, Player, averaging, gradient
-from understudy.game.stopping import Watch, Watching
-from understudy.policies import Categorical, Framed, Policy
+from understudy.game.stopping import CollapseDetector, CollapseState
+from understudy.policies import Categorical, Normalized, Policy
 from understudy.policies.gaussian import Gaussian, NetworkPolicy
 from understudy.policies.networks import orthogonal_penalty
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 
 class ValueDICEState(NamedTuple):
@@ -63,8 +63,8 @@ class ValueDICEState(NamedTuple):
     policy_memory: Averaged
     critic: MLPCritic
     critic_memory: optax.OptState
-    frame: Frame
-    watching: Watching
+    normalization: Normalization
+    collapse_state: CollapseState
 
 
 class Batch(NamedTuple):
@@ -92,8 +92,8 @@ class ValueDICE(Algorithm):
         reference="Kostrikov et al. 2020",
         next_states=True,
     )
-    stops: ClassVar[tuple[str, ...]] = ("the policy's loss jumped",)
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"average": 0.0}}
+    stop_reasons: ClassVar[tuple[str, ...]] = ("the policy's loss jumped",)
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"ema_decay": 0.0}}
 
     discount: float = 0.99
     """γ."""
@@ -111,15 +111,15 @@ class ValueDICE(Algorithm):
     """Weight of the policy's orthogonal regularisation, w_o."""
     starts: Literal["all", "first"] = eqx.field(static=True, default="all")
     """Which demonstrated states may serve as s_0: all of them, or the first of each episode."""
-    average: float = 0.999
+    ema_decay: float = 0.999
     """Decay of the average of the policy's weights that is handed over; 0 hands over the last policy."""
     rounds: int = eqx.field(static=True, default=500)
     """Rounds of training; a round is a line of the metrics."""
-    steps: int = eqx.field(static=True, default=1000)
+    gradient_steps: int = eqx.field(static=True, default=1000)
     """Steps of both players in a round."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers of policy and critic."""
-    watch: Watch = Watch(jump=0.0)
+    collapse: CollapseDetector = CollapseDetector(jump=0.0)
     """When the policy's loss says that it has collapsed."""
 
     def __check_init__(self) -> None:
@@ -129,10 +129,10 @@ class ValueDICE(Algorithm):
             gradient_weight=self.gradient_weight,
             orthogonal_weight=self.orthogonal_weight,
         )
-        check_fraction(discount=self.discount, average=self.average)
+        check_fraction(discount=self.discount, ema_decay=self.ema_decay)
         check_choice(("all", "first"), starts=self.starts)
-        check_kind(Watch, watch=self.watch)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
+        check_kind(CollapseDetector, collapse=self.collapse)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
         check_layers(hidden=self.hidden)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> ValueDICEState:
@@ -150,8 +150,8 @@ class ValueDICE(Algorithm):
             policy_player.init(policy),
             critic,
             critic_player.init(critic),
-            Frame.fit(spec, demonstrations),
-            self.watch.init(),
+            Normalization.fit(spec, demonstrations),
+            self.collapse.init(),
         )
 
     def update(self, state: ValueDICEState, data: RoundData, key: Key[Array, ""]) -> tuple[ValueDICEState, Info]:
@@ -183,12 +183,14 @@ class ValueDICE(Algorithm):
             policy, policy_memory, value = policy_player.move(  # line 4
                 policy_key, state.policy, state.policy_memory, policy_loss
             )
-            return ValueDICEState(policy, policy_memory, critic, critic_memory, state.frame, state.watching), value
+            return ValueDICEState(
+                policy, policy_memory, critic, critic_memory, state.normalization, state.collapse_state
+            ), value
 
-        state, values = jax.lax.scan(step, state, jax.random.split(key, self.steps))
-        watching, jumped = self.watch.look(state.watching, values.mean())
+        state, values = jax.lax.scan(step, state, jax.random.split(key, self.gradient_steps))
+        collapse_state, jumped = self.collapse.look(state.collapse_state, values.mean())
         metrics = {"policy_loss": values.mean()}
-        return state._replace(watching=watching), Info(metrics, jnp.where(jumped, 1, 0), undo=jumped)
+        return state._replace(collapse_state=collapse_state), Info(metrics, jnp.where(jumped, 1, 0), undo=jumped)
 
     def payoff(
         self, policy: Policy, critic: MLPCritic, batch: Batch, key: Key[Array, ""]
@@ -210,7 +212,7 @@ class ValueDICE(Algorithm):
         first, *rest = inside.net.weights
         reads = None if inside.net.reads is None else inside.net.reads[:-1]
         net = replace(inside.net, weights=(first[:-1], *rest), reads=reads)
-        return Framed(eqx.tree_at(lambda p: p.net, inside, net), state.frame)
+        return Normalized(eqx.tree_at(lambda p: p.net, inside, net), state.normalization)
 
     def _batch(self, state: ValueDICEState, data: Dataset, places: "Places", key: Key[Array, ""]) -> Batch:
         """Steps drawn uniformly from D_E and the absorbing state's own, and starts."""
@@ -218,7 +220,7 @@ class ValueDICE(Algorithm):
         shape = (self.batch_size,)
         row = places.draw(step_key, shape, data.size)
         absorbing = row >= data.size
-        steps = state.frame.encode(jax.tree.map(lambda x: x[jnp.minimum(row, data.size - 1)], data.steps))
+        steps = state.normalization.encode(jax.tree.map(lambda x: x[jnp.minimum(row, data.size - 1)], data.steps))
         act = jax.vmap(as_vector, (0, None))(steps.act, state.critic.actions)
         weight = jnp.ones(shape, act.dtype)
         expert = Samples(steps.t, _mark(steps.obs, absorbing), jnp.where(absorbing[:, None], 0, act), weight)
@@ -226,13 +228,13 @@ class ValueDICE(Algorithm):
         if self.starts == "all":
             return Batch(expert, after, expert)
         chosen = places.starts[jax.random.randint(start_key, shape, 0, places.start_count)]
-        obs = state.frame.encode_obs(data.steps.obs[chosen])
+        obs = state.normalization.encode_obs(data.steps.obs[chosen])
         start = Samples(data.steps.t[chosen], _mark(obs, jnp.zeros(shape, bool)), act, weight)
         return Batch(expert, after, start)
 
     def _players(self) -> tuple[Player, Player]:
         policy, critic = gradient(optax.adam(self.policy_lr)), gradient(optax.adam(self.critic_lr))
-        return averaging(policy, self.average), critic
+        return averaging(policy, self.ema_decay), critic
 
 
 class Places(NamedTuple):

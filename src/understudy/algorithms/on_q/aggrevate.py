@@ -51,9 +51,9 @@ from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Tran
 from understudy.game import Algorithm, Card
 from understudy.game.critics import Features, TimedCritic, state_action
 from understudy.game.players import gradient, repeat
-from understudy.policies import Carry, Categorical, Framed, Policy
+from understudy.policies import Carry, Categorical, Normalized, Policy
 from understudy.policies.gaussian import Gaussian
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 
 Drawing = Gaussian | Categorical
 """The policies that are a distribution."""
@@ -62,7 +62,7 @@ Drawing = Gaussian | Categorical
 class AggreVaTeState(NamedTuple):
     policy: Drawing
     critic: TimedCritic
-    frame: Frame
+    normalization: Normalization
     history: Dataset
     """The learner's states with the actions tried in them."""
     values: Float[Array, " n"]
@@ -98,9 +98,9 @@ class AggreVaTe(Algorithm):
     """Steps in a minibatch."""
     rounds: int = eqx.field(static=True, default=11)
     """Rounds; the first is behavioral cloning on the demonstrations."""
-    rollouts: int = eqx.field(static=True, default=10)
+    episodes_per_round: int = eqx.field(static=True, default=10)
     """Episodes that a round plays."""
-    steps: int = eqx.field(static=True, default=2_000)
+    gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of the policy in a round."""
     critic_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of the critic in a round."""
@@ -115,8 +115,8 @@ class AggreVaTe(Algorithm):
         check_positive(lr=self.lr)
         check_not_negative(cloning_weight=self.cloning_weight, weight_decay=self.weight_decay)
         check_share(exploring=self.exploring)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
-        check_whole(1, critic_steps=self.critic_steps, rollouts=self.rollouts)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
+        check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
         if self.moments is not None and not callable(self.moments):
             raise SettingError(f"moments is {self.moments!r}: a function of (obs, act) is needed")
@@ -127,16 +127,16 @@ class AggreVaTe(Algorithm):
         outputs = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
         policy: Drawing = kind.init(policy_key, spec.obs_size, outputs, self.hidden, reads=spec.policy_obs)
         critic = TimedCritic.init(critic_key, spec, self.critic_hidden, self.moments or state_action)
-        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.rollouts * spec.horizon, 1))
-        frame = Frame.fit(spec, demonstrations, self.standardize)
-        return AggreVaTeState(policy, critic, frame, history, jnp.zeros(history.steps.t.shape))
+        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.episodes_per_round * spec.horizon, 1))
+        normalization = Normalization.fit(spec, demonstrations, self.standardize)
+        return AggreVaTeState(policy, critic, normalization, history, jnp.zeros(history.steps.t.shape))
 
     def update(self, state: AggreVaTeState, data: RoundData, key: Key[Array, ""]) -> tuple[AggreVaTeState, Info]:
         assert data.rollouts is not None
-        assert data.tried is not None
+        assert data.action_values is not None
         critic_key, policy_key = jax.random.split(key)
-        tried = data.rollouts._replace(steps=data.rollouts.steps._replace(act=data.tried.act))
-        values = appended(state.values, state.history.size, data.tried.value, tried.size)  # line 4
+        tried = data.rollouts._replace(steps=data.rollouts.steps._replace(act=data.action_values.act))
+        values = appended(state.values, state.history.size, data.action_values.value, tried.size)  # line 4
         state = state._replace(history=state.history.extend(tried), values=values)
         critic, error = self._fit(state, critic_key)  # line 5
         share = data.demonstrations.size / (data.demonstrations.size + state.history.size)
@@ -145,26 +145,28 @@ class AggreVaTe(Algorithm):
 
         def loss(policy: Drawing, k: Key[Array, ""]) -> Float[Array, ""]:
             demonstrated_key, visited_key, act_key = jax.random.split(k, 3)
-            batch = state.frame.encode(data.demonstrations.sample(demonstrated_key, (self.batch_size,)))
+            batch = state.normalization.encode(data.demonstrations.sample(demonstrated_key, (self.batch_size,)))
             cloning = jax.vmap(ell, (None, 0))(policy, batch).mean()
             visited, _ = sample(state, visited_key, self.batch_size)
             act_keys = jax.random.split(act_key, self.batch_size)
-            costs = jax.vmap(partial(self._expected, state.frame, critic, policy))(visited, act_keys)
+            costs = jax.vmap(partial(self._expected, state.normalization, critic, policy))(visited, act_keys)
             return (1 - share) * costs.mean() + cloning_weight * share * cloning
 
-        player = repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.steps)
+        player = repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.gradient_steps)
         policy, _, value = player.move(policy_key, state.policy, player.init(state.policy), loss)  # lines 1 and 6
         return state._replace(policy=policy, critic=critic), Info({"loss": value, "critic_error": error})
 
     def policy(self, state: AggreVaTeState) -> Policy:
-        return Framed(state.policy, state.frame)
+        return Normalized(state.policy, state.normalization)
 
-    def cost(self, frame: Frame, critic: TimedCritic, t: Array, obs: Array, act: Array) -> Float[Array, ""]:
+    def cost(
+        self, normalization: Normalization, critic: TimedCritic, t: Array, obs: Array, act: Array
+    ) -> Float[Array, ""]:
         """f_t(s, a), the state in the environment's numbers and the action in the policy's own."""
         if self.moments is None:
-            return critic(t, frame.encode_obs(obs), act)
-        if frame.act_scale is not None:
-            act = frame.act_center + frame.act_scale * act
+            return critic(t, normalization.encode_obs(obs), act)
+        if normalization.act_scale is not None:
+            act = normalization.act_center + normalization.act_scale * act
         return critic(t, obs, act)
 
     def _fit(self, state: AggreVaTeState, key: Key[Array, ""]) -> tuple[TimedCritic, Float[Array, ""]]:
@@ -176,8 +178,8 @@ class AggreVaTe(Algorithm):
 
         def loss(critic: TimedCritic, k: Key[Array, ""]) -> Float[Array, ""]:
             tried, values = sample(state, k, self.batch_size)
-            acts = state.frame.encode_act(tried.act)
-            costs = jax.vmap(partial(self.cost, state.frame, critic))(tried.t, tried.obs, acts)
+            acts = state.normalization.encode_act(tried.act)
+            costs = jax.vmap(partial(self.cost, state.normalization, critic))(tried.t, tried.obs, acts)
             return jnp.square(costs + (values - mean) / spread).mean()
 
         player = repeat(gradient(optax.adam(self.lr)), self.critic_steps)
@@ -187,12 +189,17 @@ class AggreVaTe(Algorithm):
         return critic, jnp.where(nothing, 1.0, error)
 
     def _expected(
-        self, frame: Frame, critic: TimedCritic, policy: Drawing, visited: Transition, key: Key[Array, ""]
+        self,
+        normalization: Normalization,
+        critic: TimedCritic,
+        policy: Drawing,
+        visited: Transition,
+        key: Key[Array, ""],
     ) -> Float[Array, ""]:
         """E_{a ~ π(s)} f_t(s, a): all of them where actions are discrete, else one draw, which a gradient passes."""
-        inside = frame.encode_obs(visited.obs)
+        inside = normalization.encode_obs(visited.obs)
         acts, weights = policy.support(Carry(visited.t, jnp.zeros_like(visited.t)), inside, key)
-        return weights @ jax.vmap(partial(self.cost, frame, critic, visited.t, visited.obs))(acts)
+        return weights @ jax.vmap(partial(self.cost, normalization, critic, visited.t, visited.obs))(acts)
 
 
 def sample(state: AggreVaTeState, key: Key[Array, ""], count: int) -> tuple[Transition, Float[Array, " n"]]:

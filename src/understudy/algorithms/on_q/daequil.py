@@ -55,8 +55,8 @@ from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
 from understudy.game.critics import Features, LinearCritic, MLPCritic, as_vector, gradient_penalty, state_action
 from understudy.game.players import Memory, Player, best_response, gradient, repeat
-from understudy.policies import Carry, Framed, Member, Policy
-from understudy.policies.normalization import Frame
+from understudy.policies import Carry, Normalized, EnsembleMember, Policy
+from understudy.policies.normalization import Normalization
 
 UNJUDGED = 1e30
 """The payoff of a policy that was never rolled out."""
@@ -66,16 +66,16 @@ OneCritic = MLPCritic | LinearCritic
 
 
 class DAeQuILState(NamedTuple):
-    policy: Member
+    policy: EnsembleMember
     memory: Memory
-    frame: Frame
+    normalization: Normalization
     history: Dataset
     """The learner's states; a step's `round` says whose critic is its own."""
     critics: OneCritic
     """One for each round, stacked."""
-    first: Member
+    first: EnsembleMember
     """π_0, the cloned policy."""
-    best: Member
+    best: EnsembleMember
     """The policy with the smallest payoff so far."""
     payoff: Float[Array, ""]
     round: Int[Array, ""]
@@ -94,9 +94,9 @@ class DAeQuIL(Algorithm):
         collects="episodes, and the expert's answers at their states",
         reference="Swamy et al. 2021",
     )
-    stops: ClassVar[tuple[str, ...]] = ("the payoff fell below delta",)
+    stop_reasons: ClassVar[tuple[str, ...]] = ("the payoff fell below delta",)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "lander": {"steps": 3_000},
+        "lander": {"gradient_steps": 3_000},
         "forest": {"cloning_weight": 0.05, "critic_hidden": (32, 32)},
         "linear": {"cloning_weight": 0.05, "critic": "linear", "anchor": 1.0, "lr": 1e-4},
     }
@@ -121,9 +121,9 @@ class DAeQuIL(Algorithm):
     """Steps in a minibatch."""
     rounds: int = eqx.field(static=True, default=11)
     """Rounds; the first is behavioral cloning on the demonstrations."""
-    rollouts: int = eqx.field(static=True, default=10)
+    episodes_per_round: int = eqx.field(static=True, default=10)
     """Episodes that a round plays."""
-    steps: int = eqx.field(static=True, default=2_000)
+    gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of the policy in a round."""
     critic_steps: int = eqx.field(static=True, default=1_000)
     """Gradient steps of a round's critic, from scratch."""
@@ -139,8 +139,8 @@ class DAeQuIL(Algorithm):
         check_not_negative(
             cloning_weight=self.cloning_weight, weight_decay=self.weight_decay, gradient_weight=self.gradient_weight
         )
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps)
-        check_whole(1, critic_steps=self.critic_steps, rollouts=self.rollouts)
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
+        check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
         check_choice(("network", "linear"), critic=self.critic)
         if self.moments is not None and not callable(self.moments):
@@ -150,11 +150,11 @@ class DAeQuIL(Algorithm):
         policy_key, critic_key = jax.random.split(key)
         policy = new_policy(policy_key, spec, self.hidden, self.squash)
         critics = jax.lax.map(partial(self._fresh, spec), jax.random.split(critic_key, self.rounds))
-        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.rollouts * spec.horizon, 1))
+        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.episodes_per_round * spec.horizon, 1))
         return DAeQuILState(
             policy,
             self._player().init(policy),
-            Frame.fit(spec, demonstrations),
+            Normalization.fit(spec, demonstrations),
             history,
             critics,
             policy,
@@ -180,9 +180,9 @@ class DAeQuIL(Algorithm):
         share = data.demonstrations.size / (data.demonstrations.size + history.size)
         cloning_weight = jnp.where(cloned, 1.0, self.cloning_weight)  # line 1 has no other loss to weigh it against
 
-        def loss(policy: Member, k: Key[Array, ""]) -> Float[Array, ""]:  # line 6
+        def loss(policy: EnsembleMember, k: Key[Array, ""]) -> Float[Array, ""]:  # line 6
             demonstrated_key, history_key = jax.random.split(k)
-            batch = state.frame.encode(data.demonstrations.sample(demonstrated_key, (self.batch_size,)))
+            batch = state.normalization.encode(data.demonstrations.sample(demonstrated_key, (self.batch_size,)))
             cloning = jax.vmap(ell, (None, 0))(policy, batch).mean()
             index = jax.random.randint(history_key, (self.batch_size,), 0, jnp.maximum(history.size, 1))
             visited = jax.tree.map(lambda x: x[index], history.steps)
@@ -202,17 +202,17 @@ class DAeQuIL(Algorithm):
         return new, Info(metrics, jnp.where(small, 1, 0))
 
     def policy(self, state: DAeQuILState) -> Policy:
-        return Framed(state.policy, state.frame)
+        return Normalized(state.policy, state.normalization)
 
-    def selected(self, state: DAeQuILState) -> Policy:
+    def final_policy(self, state: DAeQuILState) -> Policy:
         """The policy whose payoff was smallest; where none was rolled out, the last."""
         judged = state.payoff < UNJUDGED
         chosen = jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, state.policy)
-        return Framed(chosen, state.frame)
+        return Normalized(chosen, state.normalization)
 
     def gaps(self, state: DAeQuILState, critic: OneCritic, steps: Transition, answers: Array) -> Float[Array, " n"]:
         """f(s, a) − f(s, a_E) at each step: the learner's own action, the expert's answer."""
-        learner, expert = (self._sides(state.frame, steps.obs, act, critic) for act in (steps.act, answers))
+        learner, expert = (self._sides(state.normalization, steps.obs, act, critic) for act in (steps.act, answers))
         return jax.vmap(critic)(steps.t, *learner) - jax.vmap(critic)(steps.t, *expert)
 
     def _best_response(self, state: DAeQuILState, rolled: Dataset, answers: Array, key: Key[Array, ""]) -> OneCritic:
@@ -227,7 +227,7 @@ class DAeQuIL(Algorithm):
             steps, told = jax.tree.map(lambda x: x[index], (rolled.steps, answers))
             penalty = jnp.zeros(())
             for act in (steps.act, told):
-                sides = self._sides(state.frame, steps.obs, act, critic)
+                sides = self._sides(state.normalization, steps.obs, act, critic)
                 at = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(critic, steps.t, *sides, 0.0)
                 penalty += at.mean()
             return -self.gaps(state, critic, steps, told).mean() + self.gradient_weight * penalty
@@ -239,7 +239,7 @@ class DAeQuIL(Algorithm):
         """w = g / ‖g‖, the unit vector along the gap between the two sides' moments."""
         critic = jax.tree.map(lambda x: x[0], state.critics)
         assert isinstance(critic, LinearCritic)
-        sides = [self._sides(state.frame, rolled.steps.obs, act, critic) for act in (rolled.steps.act, answers)]
+        sides = [self._sides(state.normalization, rolled.steps.obs, act, critic) for act in (rolled.steps.act, answers)]
         learner, expert = (jax.vmap(critic.features)(*side) for side in sides)
         gap = jnp.sum(jnp.where(rolled.mask[:, None], learner - expert, 0), axis=0) / jnp.maximum(rolled.size, 1)
         return replace(critic, weights=gap / jnp.maximum(jnp.linalg.norm(gap), 1e-6))
@@ -250,33 +250,33 @@ class DAeQuIL(Algorithm):
             return rolled
 
         def probabilities(t: Array, obs: Array) -> Array:
-            carry, inside = Carry(t, jnp.zeros_like(t)), state.frame.encode_obs(obs)
+            carry, inside = Carry(t, jnp.zeros_like(t)), state.normalization.encode_obs(obs)
             return state.policy.support(carry, inside, jax.random.key(0))[1]
 
         act = jax.vmap(probabilities)(rolled.steps.t, rolled.steps.obs)
         return rolled._replace(steps=rolled.steps._replace(act=act))
 
-    def _sides(self, frame: Frame, obs: Array, act: Array, critic: OneCritic) -> tuple[Array, Array]:
+    def _sides(self, normalization: Normalization, obs: Array, act: Array, critic: OneCritic) -> tuple[Array, Array]:
         """States and actions as the critic takes them: standardised, or, with a person's own moments, as they are."""
         if self.moments is None:
-            obs, act = frame.encode_obs(obs), frame.encode_act(act)
+            obs, act = normalization.encode_obs(obs), normalization.encode_act(act)
         return obs, jax.vmap(as_vector, (0, None))(act, critic.actions)
 
-    def _cost(self, state: DAeQuILState, policy: Member, visited: Transition) -> Float[Array, ""]:
+    def _cost(self, state: DAeQuILState, policy: EnsembleMember, visited: Transition) -> Float[Array, ""]:
         """f_i(s, π(s)), f_i the critic of the state's own round."""
         critic = jax.tree.map(lambda x: x[visited.round], state.critics)
-        inside = state.frame.encode_obs(visited.obs)
+        inside = state.normalization.encode_obs(visited.obs)
         acts, weights = policy.support(Carry(visited.t, jnp.zeros_like(visited.t)), inside, jax.random.key(0))
         act = weights @ jax.vmap(as_vector, (0, None))(acts, critic.actions)
         if self.moments is None:
             return critic(visited.t, inside, act)
-        if state.frame.act_scale is not None:
-            act = state.frame.act_center + state.frame.act_scale * act
+        if state.normalization.act_scale is not None:
+            act = state.normalization.act_center + state.normalization.act_scale * act
         return critic(visited.t, visited.obs, act)
 
-    def _apart(self, state: DAeQuILState, policy: Member, visited: Transition) -> Float[Array, ""]:
+    def _apart(self, state: DAeQuILState, policy: EnsembleMember, visited: Transition) -> Float[Array, ""]:
         """‖π(s) − π_0(s)‖², of actions or, where they are discrete, of probabilities."""
-        carry, inside = Carry(visited.t, jnp.zeros_like(visited.t)), state.frame.encode_obs(visited.obs)
+        carry, inside = Carry(visited.t, jnp.zeros_like(visited.t)), state.normalization.encode_obs(visited.obs)
         sides = []
         for side in (policy, state.first):
             acts, weights = side.support(carry, inside, jax.random.key(0))
@@ -289,4 +289,4 @@ class DAeQuIL(Algorithm):
         return MLPCritic.init(key, spec, self.critic_hidden, features=self.moments or state_action)
 
     def _player(self) -> Player:
-        return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.steps)
+        return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.gradient_steps)

@@ -34,14 +34,14 @@ from understudy.core.errors import check_layers, check_not_negative, check_posit
 from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
 from understudy.game.players import Memory, Player, gradient, repeat
-from understudy.policies import Categorical, Deterministic, Framed, Member, Policy
-from understudy.policies.normalization import Frame
+from understudy.policies import Categorical, Deterministic, Normalized, EnsembleMember, Policy
+from understudy.policies.normalization import Normalization
 
 
 class DAggerState(NamedTuple):
-    policy: Member
+    policy: EnsembleMember
     memory: Memory
-    frame: Frame
+    normalization: Normalization
     history: Dataset
     """The learner's states with the expert's actions."""
 
@@ -60,8 +60,8 @@ class DAgger(Algorithm):
         reference="Ross et al. 2011",
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "lander": {"steps": 10_000},
-        "forest": {"steps": 5_000},
+        "lander": {"gradient_steps": 10_000},
+        "forest": {"gradient_steps": 5_000},
     }
 
     lr: float = 3e-4
@@ -74,9 +74,9 @@ class DAgger(Algorithm):
     """Steps in a minibatch."""
     rounds: int = eqx.field(static=True, default=11)
     """Rounds; the first is behavioral cloning on the demonstrations."""
-    rollouts: int = eqx.field(static=True, default=10)
+    episodes_per_round: int = eqx.field(static=True, default=10)
     """Episodes that a round plays."""
-    steps: int = eqx.field(static=True, default=2_000)
+    gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps a round."""
     squash: bool = eqx.field(static=True, default=True)
     """Continuous actions: pass the network's output through tanh."""
@@ -88,33 +88,39 @@ class DAgger(Algorithm):
         check_not_negative(weight_decay=self.weight_decay)
         if self.mixing is not None:
             check_share(mixing=self.mixing)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, steps=self.steps, rollouts=self.rollouts)
+        check_whole(
+            1,
+            batch_size=self.batch_size,
+            rounds=self.rounds,
+            gradient_steps=self.gradient_steps,
+            episodes_per_round=self.episodes_per_round,
+        )
         check_layers(hidden=self.hidden)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
         policy = new_policy(key, spec, self.hidden, self.squash)
-        room = (self.rounds - 1) * self.rollouts * spec.horizon
+        room = (self.rounds - 1) * self.episodes_per_round * spec.horizon
         history = Dataset.empty(demonstrations, max(room, 1))
-        return DAggerState(policy, self._player().init(policy), Frame.fit(spec, demonstrations), history)
+        return DAggerState(policy, self._player().init(policy), Normalization.fit(spec, demonstrations), history)
 
     def update(self, state: DAggerState, data: RoundData, key: Key[Array, ""]) -> tuple[DAggerState, Info]:
         history = state.history.extend(answered(data))  # line 3
 
-        def loss(policy: Member, k: Key[Array, ""]) -> Float[Array, ""]:
-            batch = state.frame.encode(sample_both(data.demonstrations, history, k, self.batch_size))
+        def loss(policy: EnsembleMember, k: Key[Array, ""]) -> Float[Array, ""]:
+            batch = state.normalization.encode(sample_both(data.demonstrations, history, k, self.batch_size))
             return jax.vmap(ell, (None, 0))(policy, batch).mean()
 
         policy, memory, value = self._player().move(key, state.policy, state.memory, loss)  # lines 1 and 4
-        return DAggerState(policy, memory, state.frame, history), Info({"loss": value})
+        return DAggerState(policy, memory, state.normalization, history), Info({"loss": value})
 
     def policy(self, state: DAggerState) -> Policy:
-        return Framed(state.policy, state.frame)
+        return Normalized(state.policy, state.normalization)
 
     def _player(self) -> Player:
-        return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.steps)
+        return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.gradient_steps)
 
 
-def new_policy(key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], squash: bool) -> Member:
+def new_policy(key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], squash: bool) -> EnsembleMember:
     """A fresh network of the kind that the actions ask for."""
     if isinstance(spec.action, Discrete):
         return Categorical.init(key, spec.obs_size, spec.action.n, hidden, reads=spec.policy_obs)

@@ -54,7 +54,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.algorithms.reward.matching import FEATURES, STOPS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import FEATURES, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Labels, Moments, Sides
 from understudy.core.errors import check_choice, check_whole
 from understudy.core.types import RoundData, Transition
@@ -64,9 +64,15 @@ from understudy.rl.sac import SAC
 
 Kernel = Literal["indicator", "gaussian", "features"]
 COOL = SAC(initial_temperature=0.01)
-PAPER = {"absorbing": False, "timeouts_terminal": True, "resets": True, "random_rounds": True, "restart_schedule": True}
+PAPER = {
+    "absorbing": False,
+    "truncation_is_terminal": True,
+    "reset_each_round": True,
+    "random_each_round": True,
+    "restart_lr_schedule": True,
+}
 """What the released runs did beside Table 10."""
-LABELS = {**PAPER, "kernel": "indicator", "sac": SAC(), "averaging": 0.0}
+LABELS = {**PAPER, "kernel": "indicator", "sac": SAC(), "average_rounds": 0.0}
 """The same with what AdRIL alone has: the kernel, SAC as it comes, and the last policy."""
 
 
@@ -84,7 +90,7 @@ class AdRIL(RewardMatching):
         reference="Swamy et al. 2021",
         next_states=True,
     )
-    stops: ClassVar[tuple[str, ...]] = STOPS
+    stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": LABELS, "paper-balanced": {**LABELS, "balanced": True}}
 
     kernel: Kernel = eqx.field(static=True, default="features")
@@ -93,15 +99,15 @@ class AdRIL(RewardMatching):
     """Steps of each side that the exact Gaussian kernel looks at."""
     sac: SAC = eqx.field(default=COOL, converter=adjustable(COOL))
     """The policy player, for continuous actions."""
-    averaging: float = 5.0
+    average_rounds: float = 5.0
     """Rounds that the policy that is handed over is a moving mean of; 0: it is the last."""
 
     def __check_init__(self) -> None:
         check_choice(("indicator", "gaussian", "features"), kernel=self.kernel)
         check_whole(1, points=self.points)
-        if self.kernel != "indicator" and self.history is not None:
+        if self.kernel != "indicator" and self.buffer_size is not None:
             # f is of earlier rounds: where none is remembered, it would not know what became of them.
-            check_whole(2 * self.stepping.turns * self.stepping.rows, history=self.history)
+            check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
 
     def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> Moments:  # line 3
         if self.kernel == "indicator":
@@ -124,20 +130,20 @@ class AdRIL(RewardMatching):
         shown = state.kernel.features(state.kernel.points(data.demonstrations.steps))
         expert = jnp.where(data.demonstrations.mask[:, None], shown, 0).sum(0) / data.demonstrations.size
         # Of all earlier steps, those that the history has let go of included; how many of them rest is of those it has.
-        learner = state.tally.before / jnp.maximum(data.round * self.stepping.turns * self.stepping.rows, 1)
-        alive, they_live = (1 - side.absorbed_share for side in (sides.earlier, sides.expert))
+        learner = state.tally.before / jnp.maximum(data.round * self.schedule.updates * self.schedule.update_steps, 1)
+        alive, they_live = (1 - side.absorbing_share for side in (sides.earlier, sides.expert))
         return ByFeatures(state.kernel, they_live * expert - alive * learner)
 
     def _by_points(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> "ByPoints":
-        assert data.history is not None
+        assert data.replay is not None
         own_key, expert_key = jax.random.split(key)
-        place = jax.random.randint(own_key, (self.points,), 0, data.history.size)
-        played = jax.tree.map(lambda x: x[place], data.history.steps)
+        place = jax.random.randint(own_key, (self.points,), 0, data.replay.size)
+        played = jax.tree.map(lambda x: x[place], data.replay.steps)
         shown = data.demonstrations.sample(expert_key, (self.points,))
         points = jnp.concatenate([state.kernel.points(steps) for steps in (shown, played)])
         earlier = (played.round < data.round).astype(jnp.float32)
-        learner = -(1 - sides.earlier.absorbed_share) * earlier / jnp.maximum(earlier.sum(), 1)
-        expert = jnp.full(self.points, (1 - sides.expert.absorbed_share) / self.points)
+        learner = -(1 - sides.earlier.absorbing_share) * earlier / jnp.maximum(earlier.sum(), 1)
+        expert = jnp.full(self.points, (1 - sides.expert.absorbing_share) / self.points)
         return ByPoints(state.kernel, points, jnp.concatenate([expert, learner]))
 
 
@@ -146,7 +152,7 @@ class _ByKernel(Moments):
 
     def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
         # Before the learner has played a round, its share is not 0 but unknown.
-        apart = sides.expert.absorbed_share - sides.earlier.absorbed_share
+        apart = sides.expert.absorbing_share - sides.earlier.absorbing_share
         return jnp.where(sides.earlier.steps > 0, apart, 0.0)
 
 

@@ -53,7 +53,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
-from understudy.algorithms.reward.matching import STOPS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Moments, Sides
 from understudy.core.errors import (
     SettingError,
@@ -70,7 +70,7 @@ from understudy.game.critics import Critic, MLPCritic, gradient_penalty, interpo
 from understudy.game.kernels import GaussianKernel
 from understudy.game.players import Memory, gradient, repeat
 from understudy.policies.networks import MLP
-from understudy.policies.normalization import Frame
+from understudy.policies.normalization import Normalization
 from understudy.rl.ppo import PPO
 
 RewardForm = Literal["positive", "negative", "logit"]
@@ -96,10 +96,10 @@ class GAIL(RewardMatching):
         reference="Ho & Ermon 2016",
         next_states=True,
     )
-    stops: ClassVar[tuple[str, ...]] = STOPS
-    every_turn: ClassVar[bool] = True
+    stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
+    every_update: ClassVar[bool] = True
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"absorbing": False, "timeouts_terminal": True},
+        "paper": {"absorbing": False, "truncation_is_terminal": True},
         "sac": {
             "player": "sac",
             "reward_form": "logit",
@@ -113,7 +113,7 @@ class GAIL(RewardMatching):
             "round_steps": 1250,
             "frequency": 64,
             "envs": 1,
-            "history": None,
+            "buffer_size": None,
             "random_steps": 1000,
         },
     }
@@ -146,7 +146,7 @@ class GAIL(RewardMatching):
     """Environment steps of a run in a turn, between updates."""
     envs: int = eqx.field(static=True, default=8)
     """Environments of a run that step together."""
-    history: int | None = eqx.field(static=True, default=8192)
+    buffer_size: int | None = eqx.field(static=True, default=8192)
     """Steps of a run that are remembered: what f compares with the expert's, and SAC learns from; none: all."""
     random_steps: int = eqx.field(static=True, default=0)
     """Steps at the start of a run that take any action; nothing is learned in turns with no others."""
@@ -164,9 +164,9 @@ class GAIL(RewardMatching):
             if getattr(self, idle) != own[idle]:
                 other = "sac" if self.player == "ppo" else "ppo"
                 raise SettingError(f"{idle} is changed and player is '{self.player}': choose player='{other}'")
-        if self.player == "ppo" and (self.random_steps or self.lag):
+        if self.player == "ppo" and (self.random_steps or self.staleness):
             raise SettingError(
-                f"random_steps is {self.random_steps} and lag is {self.lag}: PPO learns from the steps of the policy "
+                f"random_steps is {self.random_steps} and staleness is {self.staleness}: PPO learns from the steps of the policy "
                 "as it is, so both must be 0, or player='sac'"
             )
 
@@ -177,9 +177,9 @@ class GAIL(RewardMatching):
         return Discriminator(logit, memory, kernel, jnp.ones(()), jnp.zeros(()), self.reward_form)
 
     def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> "Discriminator":
-        assert data.history is not None
-        assert data.rolled is not None
-        played, before = data.history, state.moments
+        assert data.replay is not None
+        assert data.new_steps is not None
+        played, before = data.replay, state.moments
         assert isinstance(before, Discriminator)
         alive, they_live = self._alive(sides)
 
@@ -196,7 +196,7 @@ class GAIL(RewardMatching):
         if not self.normalize_rewards:
             return moved
         spread = returns_spread(
-            jax.vmap(moved.reward)(data.rolled), data.rolled.last, self._player(state.frame).discount
+            jax.vmap(moved.reward)(data.new_steps), data.new_steps.last, self._player(state.normalization).discount
         )
         return eqx.tree_at(lambda m: m.spread, moved, spread)
 
@@ -215,11 +215,11 @@ class GAIL(RewardMatching):
         """How much of its time either side spends outside the absorbing state, scaled to a sum of 2."""
         if not self.absorbing:
             return jnp.ones(()), jnp.ones(())
-        ours, theirs = (1 - side.absorbed_share for side in (sides.learner, sides.expert))
+        ours, theirs = (1 - side.absorbing_share for side in (sides.learner, sides.expert))
         return 2 * ours / (ours + theirs), 2 * theirs / (ours + theirs)
 
-    def _player(self, frame: Frame) -> Any:
-        return self.ppo if self.player == "ppo" else super()._player(frame)
+    def _player(self, normalization: Normalization) -> Any:
+        return self.ppo if self.player == "ppo" else super()._player(normalization)
 
 
 class Discriminator(Moments):
@@ -240,7 +240,7 @@ class Discriminator(Moments):
     def samples(self, steps: Transition, weight: float | Float[Array, ""] = 1.0) -> Samples:
         """Steps in f's coordinates, actions as vectors, of so much weight together."""
         points = jnp.clip(self.kernel.points(steps), -FARTHEST, FARTHEST)
-        count, size = points.shape[0], self.kernel.frame.obs_mean.shape[0]
+        count, size = points.shape[0], self.kernel.normalization.obs_mean.shape[0]
         return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
@@ -249,7 +249,7 @@ class Discriminator(Moments):
 
     def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
         """Where L is smallest for the one absorbing state: g = log p_E − log p_π."""
-        ours, theirs = (side.absorbed_share + UNSEEN for side in (sides.learner, sides.expert))
+        ours, theirs = (side.absorbing_share + UNSEEN for side in (sides.learner, sides.expert))
         return rewarded(jnp.log(theirs) - jnp.log(ours), self.form) / self.spread
 
     def metrics(self) -> dict[str, Float[Array, ""]]:

@@ -41,10 +41,10 @@ from understudy.core.errors import SettingError, check_kind, check_not_negative,
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, adjustable
 from understudy.game.kernels import GaussianKernel
-from understudy.game.schedule import Stepping
-from understudy.policies import Framed, Policy
-from understudy.policies.normalization import Frame
-from understudy.rl.base import Batch, Experience, PlayerState, labelled, take_turn
+from understudy.game.schedule import Schedule
+from understudy.policies import Normalized, Policy
+from understudy.policies.normalization import Normalization
+from understudy.rl.base import Batch, Experience, PlayerState, labelled, update_when_ready
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
 
@@ -56,7 +56,7 @@ SOFT_Q = SoftQ(discount=0.98, tau=0.02, target_entropy=0.1)
 """γ and τ are those of Tables 9 and 10, as SAC has them. Values of an f that has moved since fade in 1 / (τ (1 − γ))
 gradient steps: 2,500, two rounds. Rewards drawn from all steps alike shrink as steps are added, and the temperature
 must follow, or in the end entropy alone pays for life (docs/absorbing.md)."""
-STOPS = ("the payoff fell to delta", "the critic's loss exploded")
+STOP_REASONS = ("the payoff fell to delta", "the critic's loss exploded")
 
 
 class Tally(NamedTuple):
@@ -70,7 +70,7 @@ class Tally(NamedTuple):
 
 class RewardState(NamedTuple):
     player: PlayerState
-    frame: Frame
+    normalization: Normalization
     kernel: GaussianKernel
     moments: Moments
     tally: Tally
@@ -88,7 +88,7 @@ class RewardState(NamedTuple):
 class RewardMatching(Algorithm):
     """Abstract: what algorithms that match reward moments by RL have in common."""
 
-    every_turn: ClassVar[bool] = False
+    every_update: ClassVar[bool] = False
     """Whether f moves in each turn, and not once a round."""
 
     sac: SAC = eqx.field(default=SAC(), converter=adjustable(SAC()))
@@ -107,25 +107,25 @@ class RewardMatching(Algorithm):
     """Environment steps of a run in a turn, between updates."""
     envs: int = eqx.field(static=True, default=1)
     """Environments of a run that step together."""
-    history: int | None = eqx.field(static=True, default=None)
+    buffer_size: int | None = eqx.field(static=True, default=None)
     """Steps of a run that are remembered; none: all."""
     absorbing: bool = eqx.field(static=True, default=True)
     """Ended episodes go on in an absorbing state; else nothing follows them."""
-    timeouts_terminal: bool = eqx.field(static=True, default=False)
+    truncation_is_terminal: bool = eqx.field(static=True, default=False)
     """Time limits are taken for ends, of the learner's episodes and of the demonstrations: nothing follows them."""
-    resets: bool = eqx.field(static=True, default=False)
+    reset_each_round: bool = eqx.field(static=True, default=False)
     """Each round begins with new episodes."""
     random_steps: int = eqx.field(static=True, default=100)
     """Steps at the start of a run that take any action; nothing is learned in turns with no others."""
-    random_rounds: bool = eqx.field(static=True, default=False)
+    random_each_round: bool = eqx.field(static=True, default=False)
     """At the start of each round, not only of the first."""
-    restart_schedule: bool = eqx.field(static=True, default=False)
+    restart_lr_schedule: bool = eqx.field(static=True, default=False)
     """The learning rate's schedule runs within each round, not over the whole run."""
-    averaging: float = 0.0
+    average_rounds: float = 0.0
     """Rounds that the policy that is handed over is a moving mean of; 0: it is the last."""
     normalize_obs: bool = eqx.field(static=True, default=False)
     """Standardise states with the demonstrations."""
-    lag: int = eqx.field(static=True, default=0)
+    staleness: int = eqx.field(static=True, default=0)
     """Updates that the policy that plays is behind, in a Gymnasium environment: 1 lets both go on at once."""
     delta: float | None = None
     """Stop when a round's payoff is at most this."""
@@ -137,23 +137,23 @@ class RewardMatching(Algorithm):
         check_kind(SoftQ, soft_q=self.soft_q)
         check_whole(2 if self.balanced else 1, batch_size=self.batch_size)
         check_positive(loss_limit=self.loss_limit)
-        check_not_negative(averaging=self.averaging)
+        check_not_negative(average_rounds=self.average_rounds)
         if self.delta is not None:
             check_not_negative(delta=self.delta)
-        _ = self.stepping  # which checks the rest
+        _ = self.schedule  # which checks the rest
 
     @property
-    def stepping(self) -> Stepping:
-        return Stepping.of(
+    def schedule(self) -> Schedule:
+        return Schedule.of(
             self.round_steps,
             self.frequency,
             self.envs,
             self.rounds,
-            self.history,
-            self.resets,
+            self.buffer_size,
+            self.reset_each_round,
             self.random_steps,
-            self.random_rounds,
-            self.lag,
+            self.random_each_round,
+            self.staleness,
         )
 
     @abstractmethod
@@ -165,19 +165,19 @@ class RewardMatching(Algorithm):
         """The moment function before the first round: its shapes and, where it learns, what it starts from."""
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> RewardState:
-        frame = Frame.fit(spec, demonstrations, self.normalize_obs)
+        normalization = Normalization.fit(spec, demonstrations, self.normalize_obs)
         kernel = GaussianKernel.fit(spec, demonstrations, FEATURES)
-        self._check_schedule(self._player(frame))
-        player = self._player(frame).init(key, spec)
+        self._check_schedule(self._player(normalization))
+        player = self._player(normalization).init(key, spec)
         steps = demonstrations.steps
-        known = steps.known_next | steps.terminal | (steps.last & self.timeouts_terminal)
+        known = steps.known_next | steps.terminal | (steps.last & self.truncation_is_terminal)
         usable = demonstrations.mask & known
         none = jnp.zeros(FEATURES)
         # States are donated: no array may be in one twice.
-        mean, best = (jax.tree.map(jnp.copy, self._player(frame).policy(player)) for _ in range(2))
+        mean, best = (jax.tree.map(jnp.copy, self._player(normalization).policy(player)) for _ in range(2))
         return RewardState(
             player,
-            frame,
+            normalization,
             kernel,
             self.first(kernel, jax.random.fold_in(key, 2)),  # 0 and 1 are those that a player splits off
             Tally(none, jnp.zeros(FEATURES)),
@@ -190,33 +190,35 @@ class RewardMatching(Algorithm):
         )
 
     def update(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> tuple[RewardState, Info]:
-        assert data.history is not None
-        assert data.rolled is not None
+        assert data.replay is not None
+        assert data.new_steps is not None
         f_key, player_key = jax.random.split(key)
-        stepping, player = self.stepping, self._player(state.frame)
-        opening, closing = jnp.asarray(data.turn) == 0, jnp.asarray(data.turn) == stepping.turns - 1
-        sides, tally = self._sides(state, data), _added(state, data.rolled, opening)
+        schedule, player = self.schedule, self._player(state.normalization)
+        opening, closing = jnp.asarray(data.update) == 0, jnp.asarray(data.update) == schedule.updates - 1
+        sides, tally = self._sides(state, data), _added(state, data.new_steps, opening)
 
         def move() -> Moments:
             return self.moves(state._replace(tally=tally), data, sides, f_key)
 
-        moments = move() if self.every_turn else jax.lax.cond(opening, move, lambda: state.moments)  # line 2
+        moments = move() if self.every_update else jax.lax.cond(opening, move, lambda: state.moments)  # line 2
         rest = moments.at_rest(sides, self.balanced) / (1 - player.discount) if self.absorbing else jnp.zeros(())
         most = jnp.maximum(moments.bound() / (1 - player.discount), jnp.abs(rest))
 
         def paid(steps: Transition) -> Batch:
-            return labelled(state.frame.encode(steps), moments.reward(steps), self.timeouts_terminal, rest, most)
+            return labelled(
+                state.normalization.encode(steps), moments.reward(steps), self.truncation_is_terminal, rest, most
+            )
 
         def sample(k: Key[Array, ""]) -> Batch:
             return paid(self._minibatch(state, data, k))
 
-        turns = (data.turn, stepping.turns) if self.restart_schedule else _overall(data, stepping, self.rounds)
+        turns = (data.update, schedule.updates) if self.restart_lr_schedule else _overall(data, schedule, self.rounds)
         progress = (jnp.asarray(turns[0], jnp.float32) + 1) / turns[1]
-        experience = Experience(sample, jax.vmap(paid)(data.rolled), data.rolled.last)
-        warm = stepping.random_left(data.round, data.turn) < stepping.steps
-        improved, metrics = take_turn(player, state.player, experience, progress, warm, player_key)  # line 3
+        experience = Experience(sample, jax.vmap(paid)(data.new_steps), data.new_steps.last)
+        warm = schedule.random_steps_left(data.round, data.update) < schedule.steps_per_env
+        improved, metrics = update_when_ready(player, state.player, experience, progress, warm, player_key)  # line 3
         mean = self._mean(state.mean, player.policy(improved), data)  # line 4
-        taken = (jnp.asarray(data.turn, jnp.float32) + 1) * stepping.rows
+        taken = (jnp.asarray(data.update, jnp.float32) + 1) * schedule.update_steps
         payoff = _payoff(state, data, tally.round / taken, sides)  # line 5
         better = closing & (payoff < state.payoff)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), mean, state.best)
@@ -233,55 +235,57 @@ class RewardMatching(Algorithm):
         told = metrics | moments.metrics() | {"payoff": payoff}
         return new, Info(told, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded)
 
-    def acting(self, state: RewardState) -> Policy:
-        return Framed(self._player(state.frame).policy(state.player), state.frame)
+    def acting_policy(self, state: RewardState) -> Policy:
+        return Normalized(self._player(state.normalization).policy(state.player), state.normalization)
 
     def policy(self, state: RewardState) -> Policy:
-        return Framed(state.mean, state.frame)
+        return Normalized(state.mean, state.normalization)
 
-    def selected(self, state: RewardState) -> Policy:
+    def final_policy(self, state: RewardState) -> Policy:
         """The policy after the round of smallest payoff; before a round is over, the policy as it is."""
         judged = state.payoff < UNJUDGED
-        return Framed(jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, state.mean), state.frame)
+        return Normalized(
+            jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, state.mean), state.normalization
+        )
 
-    def payoff_of(self, state: RewardState) -> float | None:
+    def final_payoff(self, state: RewardState) -> float | None:
         return float(state.payoff) if state.payoff < UNJUDGED else None
 
     def _mean(self, mean: Policy, last: Policy, data: RoundData) -> Policy:
         """π̄: of all turns alike, until there are more than it is a mean of."""
-        turns = self.stepping.turns
-        number = jnp.asarray(data.round * turns + data.turn + 1, jnp.float32)
-        share = 1 / jnp.clip(jnp.minimum(number, self.averaging * turns), 1)
+        turns = self.schedule.updates
+        number = jnp.asarray(data.round * turns + data.update + 1, jnp.float32)
+        share = 1 / jnp.clip(jnp.minimum(number, self.average_rounds * turns), 1)
         return optax.incremental_update(last, mean, share)
 
     def _check_schedule(self, player: Any) -> None:
         """Refuse a learning rate that is 0 throughout, as it is in the last turn of a schedule that falls to it."""
-        turns = self.stepping.turns * (1 if self.restart_schedule else self.rounds)
-        if player.schedule == "linear" and turns == 1:
+        turns = self.schedule.updates * (1 if self.restart_lr_schedule else self.rounds)
+        if player.lr_schedule == "linear" and turns == 1:
             raise SettingError(
                 f"round_steps is {self.round_steps}, one turn of {self.frequency}: the learning rate falls to 0 within "
-                f"{'each round' if self.restart_schedule else 'the only round'}, so nothing would be learned; give two "
+                f"{'each round' if self.restart_lr_schedule else 'the only round'}, so nothing would be learned; give two "
                 "turns or more"
             )
 
-    def _player(self, frame: Frame) -> Any:
-        return self.soft_q if frame.act_scale is None else self.sac
+    def _player(self, normalization: Normalization) -> Any:
+        return self.soft_q if normalization.act_scale is None else self.sac
 
     def _minibatch(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> Transition:
         """Steps of both sides: half of each, or drawn from all alike."""
-        assert data.history is not None
-        shown, played = data.demonstrations.steps, data.history.steps
+        assert data.replay is not None
+        shown, played = data.demonstrations.steps, data.replay.steps
         if self.balanced:
             half = self.batch_size // 2
             places = jax.random.randint(
                 key,
                 (self.batch_size,),
                 0,
-                jnp.where(jnp.arange(self.batch_size) < half, state.usable_count, data.history.size),
+                jnp.where(jnp.arange(self.batch_size) < half, state.usable_count, data.replay.size),
             )
             first, second = state.usable[places[:half]], places[half:]
             return jax.tree.map(lambda a, b: jnp.concatenate([a[first], b[second]]), shown, played)
-        index = jax.random.randint(key, (self.batch_size,), 0, state.usable_count + data.history.size)
+        index = jax.random.randint(key, (self.batch_size,), 0, state.usable_count + data.replay.size)
         of_expert = index < state.usable_count
         first = state.usable[jnp.minimum(index, state.usable_count - 1)]
         second = jnp.maximum(index - state.usable_count, 0)
@@ -293,9 +297,9 @@ class RewardMatching(Algorithm):
         return jax.tree.map(pick, shown, played)
 
     def _sides(self, state: RewardState, data: RoundData) -> Sides:
-        assert data.history is not None
-        steps, shown = data.history.steps, data.demonstrations
-        real = jnp.arange(steps.t.shape[0]) < data.history.size
+        assert data.replay is not None
+        steps, shown = data.replay.steps, data.demonstrations
+        real = jnp.arange(steps.t.shape[0]) < data.replay.size
         earlier = counted(steps, real & (steps.round < data.round), state.horizon)
         current = counted(steps, real & (steps.round == data.round), state.horizon)
         return Sides(expert_side(shown, data.held_out, state.horizon), earlier, current)
@@ -309,7 +313,7 @@ def _payoff(state: RewardState, data: RoundData, ours: Float[Array, " D"], sides
     unseen = data.demonstrations if data.held_out is None else data.held_out
     some = unseen.sample(jax.random.key(0), (FEATURES,))  # the same ones in every round
     theirs = state.kernel.features(state.kernel.points(some)).mean(0)
-    return distance(ours, theirs, sides.current.absorbed_share, sides.expert.absorbed_share)
+    return distance(ours, theirs, sides.current.absorbing_share, sides.expert.absorbing_share)
 
 
 def distance(
@@ -326,13 +330,13 @@ def distance(
     return jnp.sqrt(jnp.sum(apart**2) + (at_rest - they_rest) ** 2)
 
 
-def _added(state: RewardState, rolled: Transition, opening: Array) -> Tally:
+def _added(state: RewardState, new_steps: Transition, opening: Array) -> Tally:
     """The sums with a turn's steps; a new round's begin at zero."""
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rolled)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), new_steps)
     new = state.kernel.features(state.kernel.points(flat)).sum(0)
     before = jnp.where(opening, state.tally.before + state.tally.round, state.tally.before)
     return Tally(jnp.where(opening, 0, state.tally.round) + new, before)
 
 
-def _overall(data: RoundData, stepping: Stepping, rounds: int) -> tuple[Array | int, int]:
-    return data.round * stepping.turns + data.turn, rounds * stepping.turns
+def _overall(data: RoundData, schedule: Schedule, rounds: int) -> tuple[Array | int, int]:
+    return data.round * schedule.updates + data.update, rounds * schedule.updates

@@ -20,7 +20,7 @@ class Side(NamedTuple):
     """Steps that its ended episodes spend in the absorbing state until the horizon."""
 
     @property
-    def absorbed_share(self) -> Float[Array, ""]:
+    def absorbing_share(self) -> Float[Array, ""]:
         return self.absorbed / jnp.maximum(self.steps + self.absorbed, 1)
 
 

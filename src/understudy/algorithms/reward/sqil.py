@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from understudy.algorithms.reward.adril import PAPER
-from understudy.algorithms.reward.matching import STOPS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Labels, Sides
 from understudy.core.types import RoundData
 from understudy.game import Card
@@ -43,7 +43,7 @@ class SQIL(RewardMatching):
         reference="Reddy et al. 2020",
         next_states=True,
     )
-    stops: ClassVar[tuple[str, ...]] = STOPS
+    stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {**PAPER, "rounds": 20, "round_steps": 25_000}}
 
     balanced: bool = eqx.field(static=True, default=True)

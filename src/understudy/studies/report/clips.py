@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from understudy.collect.rollouts import rollout
-from understudy.envs import Environment, Forest, HostEnvironment, Pendulum, make
+from understudy.envs import Environment, Forest, GymnasiumEnvironment, Pendulum, make
 from understudy.envs.gymnasium import quiet
 from understudy.evaluation import drawing as figures
 from understudy.policies.actor import Actor, check_fits
@@ -31,7 +31,7 @@ def clip(actor: Actor, env: Any, seed: int = 0) -> bytes | None:
     """A GIF or PNG of a policy at work; None where the task cannot be drawn."""
     made = make(env)
     check_fits(actor, made)
-    if isinstance(made, HostEnvironment):
+    if isinstance(made, GymnasiumEnvironment):
         frames, pause = _hosted(actor, made, seed)
         return _gif(frames, pause) if frames else None
     return _own(actor, made, seed)
@@ -62,7 +62,7 @@ def _pendulum(observations: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(picture.canvas.buffer_rgba())[..., :3].copy()
 
 
-def _hosted(actor: Actor, env: HostEnvironment, seed: int) -> tuple[list[np.ndarray], int]:
+def _hosted(actor: Actor, env: GymnasiumEnvironment, seed: int) -> tuple[list[np.ndarray], int]:
     """Frames of one episode, evenly spaced, and the milliseconds between them; none where the task draws nothing."""
     one = env.drawn()
     if one is None:

@@ -21,7 +21,7 @@ from understudy.paper import published
 
 Cell = dict[str, Any]
 """A record as the study's store keeps it."""
-HANDED = "handed_over"
+HANDED = "final"
 CURVES = {"env_steps": "environment steps", "round": "rounds"}
 LAST, LOWEST = 5, 10
 """How many evaluations at the end are averaged, and among how many the lowest is looked for."""
