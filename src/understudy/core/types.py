@@ -104,6 +104,16 @@ class Spec:
     def obs_size(self) -> int:
         return int(np.prod(self.obs_shape))
 
+    @property
+    def num_actions(self) -> int | None:
+        """The number of discrete actions; None if actions are continuous."""
+        return self.action.n if isinstance(self.action, Discrete) else None
+
+    @property
+    def action_size(self) -> int:
+        """The number of discrete actions, or the dimension of continuous ones: a network's outputs for an action."""
+        return self.action.n if isinstance(self.action, Discrete) else len(self.action.low)
+
     def with_extra_obs(self, count: int) -> "Spec":
         """The same task with `count` more numbers at the end of the observation, which the policy sees."""
         size = self.obs_size + count
