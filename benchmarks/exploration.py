@@ -41,7 +41,7 @@ def main() -> None:
     for sde in (False, True):
         learned = us.learn(us.rl.SAC(hidden=(64, 64), sde=sde), asked.env, asked.steps, asked.seeds)
         for seed, actor in enumerate(learned.policies):
-            tried, plain = (us.collect(asked.env, actor, EPISODES, deterministic=sure) for sure in (False, True))
+            tried, plain = (us.record(asked.env, actor, EPISODES, deterministic=sure) for sure in (False, True))
             returned = float(np.asarray(plain.returns).mean())
             rows.append([asked.env, sde, seed, asked.steps, returned, shake(tried), shake(plain), *about])
             print("sde={1}, seed {2}: return {4:.1f}, shake {5:.3f}, without chance {6:.3f}".format(*rows[-1]))

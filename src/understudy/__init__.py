@@ -9,7 +9,7 @@ action = result.policy(observation)
 
 from understudy import rl
 from understudy.algorithms import ALGORITHMS, adril, advil, aggrevate, bc, daequil, dagger, gail, sqil, valuedice
-from understudy.collect.recording import collect
+from understudy.collect.recording import record
 from understudy.collect.rollouts import rollout
 from understudy.core import jax_setup as jax_setup
 from understudy.core.errors import UnderstudyError
@@ -56,7 +56,6 @@ __all__ = [
     "advil",
     "aggrevate",
     "bc",
-    "collect",
     "daequil",
     "dagger",
     "evaluate",
@@ -69,6 +68,7 @@ __all__ = [
     "load_run",
     "make",
     "policy_from_weights",
+    "record",
     "rl",
     "rollout",
     "sqil",

@@ -63,7 +63,7 @@ def task(expert_errs=False):
     reward = np.broadcast_to(random.normal(size=(8, 3)), mdp.shape)
     expert = uniform(mdp) if expert_errs else np.broadcast_to(best_response(mdp, -reward)[0], mdp.shape)
     env = us.Finite(mdp, expert, reward)
-    return mdp, reward, float(performance(mdp, reward, expert)), env, us.collect(env, episodes=1, seed=3)
+    return mdp, reward, float(performance(mdp, reward, expert)), env, us.record(env, episodes=1, seed=3)
 
 
 def return_of(actor, mdp, reward):
@@ -190,7 +190,7 @@ class Balance:
 
 def test_a_gymnasium_task_takes_an_expert_that_offers_values():
     expert = Balance()
-    shown = us.collect("CartPole-v1", expert, episodes=1)
+    shown = us.record("CartPole-v1", expert, episodes=1)
     result = us.imitate(us.aggrevate(**{**TINY, "rounds": 2}), shown, "CartPole-v1", expert)
     assert expert.valued == result.metrics["queries"][0, -1] > 0
     assert np.isfinite(result.metrics["loss"]).all()
@@ -198,7 +198,7 @@ def test_a_gymnasium_task_takes_an_expert_that_offers_values():
 
 def test_it_is_refused_where_values_are_not_to_be_had():
     words = "AggreVaTe matches the on-Q moment f = −Q of the expert, which needs the expert's action values"
-    shown = us.collect("CartPole-v1", Balance(), episodes=1)
+    shown = us.record("CartPole-v1", Balance(), episodes=1)
     with pytest.raises(NeedsError, match=words):
         us.imitate(us.aggrevate(**TINY), shown, "CartPole-v1", Balance().__call__)
     with pytest.raises(NeedsError, match=words):

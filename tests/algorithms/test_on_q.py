@@ -225,7 +225,7 @@ def test_a_discrete_task_on_the_host():
     def balance(obs):
         return (obs[:, 2] + 0.5 * obs[:, 3] > 0).astype(np.int32)
 
-    demonstrations = us.collect("CartPole-v1", balance, episodes=2, seed=0)
+    demonstrations = us.record("CartPole-v1", balance, episodes=2, seed=0)
     learner = us.dagger(rounds=3, gradient_steps=300, episodes_per_round=2, hidden=(32,), lr=3e-3)
     result = us.imitate(learner, demonstrations, "CartPole-v1", expert=balance)
     assert result.metrics["return"][0, -1] > 150

@@ -40,7 +40,7 @@ def learner(env_name, mixing):
     if env_name == "Forest":
         demonstrations = us.load("Forest")
     else:
-        demonstrations = us.collect(env, lambda obs: (obs[:, 2] > 0).astype(int), episodes=2)
+        demonstrations = us.record(env, lambda obs: (obs[:, 2] > 0).astype(int), episodes=2)
     data, _ = demonstrations.split([2, 2], 0.0)
     make = jax.jit(lambda key: algorithm.init(key, env.spec, data.of(0)))
     states = [make(jax.random.key(i)) for i in (0, 1)]
@@ -133,7 +133,7 @@ def test_nobody_is_asked_about_an_episode_that_is_over():
 
 def test_a_run_asks_as_often_as_it_says():
     source = Counting(np.int32)
-    shown = us.collect("CartPole-v1", lambda obs: (obs[:, 2] > 0).astype(int), episodes=1)
+    shown = us.record("CartPole-v1", lambda obs: (obs[:, 2] > 0).astype(int), episodes=1)
     result = us.imitate(us.dagger(**TINY, mixing=0.5), shown, "CartPole-v1", Expert(source).budget(300))
     assert source.asked == np.nanmax(result.metrics["queries"]) > 0
     assert source.asked <= 300

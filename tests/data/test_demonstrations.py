@@ -177,7 +177,7 @@ def test_bundled_demonstrations_fit_their_environments():
 
 
 def test_bundled_demonstrations_are_what_the_scripted_expert_does():
-    again = us.collect("Pendulum", episodes=25, seed=0)
+    again = us.record("Pendulum", episodes=25, seed=0)
     np.testing.assert_allclose(again.observations[:5], us.load("Pendulum").observations[:5], atol=1e-5)
 
 

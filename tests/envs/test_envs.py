@@ -167,7 +167,7 @@ def test_a_time_limit_is_not_a_terminal_state(kind):
     assert not played.steps.terminal[:, :-1].any()
     np.testing.assert_allclose(played.steps.next_obs[..., 0], played.steps.obs[..., 0] + 1)
     np.testing.assert_allclose(played.returns, 2.5)
-    demonstrations = us.collect(kind, lambda obs: np.full((len(obs), 1), 0.5), 3)
+    demonstrations = us.record(kind, lambda obs: np.full((len(obs), 1), 0.5), 3)
     assert demonstrations.terminals.sum() == (3 if kind is Terminating else 0)
     assert demonstrations.transitions().last.sum() == 3
 

@@ -81,7 +81,7 @@ def states_of(algorithm, forest, **options):
     kept = []
     us.imitate(
         algorithm,
-        us.collect(forest, episodes=2),
+        us.record(forest, episodes=2),
         forest,
         "scripted",
         visit=lambda done, states: kept.append(jax.device_get(jax.tree.map(lambda x: x[0], states()))),
@@ -171,7 +171,7 @@ def test_a_part_alone_leaves_the_figure_as_it_is(tmp_path, monkeypatch, capsys):
 
 def _short_cloning(forest, counts, seeds, progress):
     one, _ = experiment.trials(
-        "bc, forest", dagger(**{**TINY, "rounds": 1}), forest, seeds, us.collect(forest, None, counts[0])
+        "bc, forest", dagger(**{**TINY, "rounds": 1}), forest, seeds, us.record(forest, None, counts[0])
     )
     return {10: one.returns[0].mean(axis=1)}
 

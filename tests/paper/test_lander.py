@@ -101,7 +101,7 @@ def test_a_rounds_score_is_that_of_its_own_policy_and_the_legs_are_hidden(tiny):
     """Trained again by hand, with a visitor of ours, and played from the same starts."""
     env = us.make("CartPole-v1")
     expert = as_expert(us.policy_from_weights(EXPERT, env, "tanh"), env)
-    demos = us.collect(env, expert.source, 2)
+    demos = us.record(env, expert.source, 2)
     found = lander.trials("dagger:lander", env, expert, demos, 2, 2, 3, 1, display.progress_bar)
     algorithm, preset = lander.learner("dagger:lander", 2)
     assert (algorithm.rounds, preset) == (3, "lander")

@@ -1,4 +1,4 @@
-"""Demonstrations from an expert: scripted, a policy of ours, or any function from observations to actions."""
+"""Record demonstrations from an expert: a scripted one, a trained policy, or any function of observations."""
 
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from understudy.policies import Carry, Policy
 from understudy.policies.actor import Actor
 
 
-def collect(
+def record(
     env: Any,
     expert: Any = None,
     episodes: int = 25,
@@ -22,28 +22,32 @@ def collect(
     deterministic: bool | None = None,
     noise: float = 0.0,
 ) -> Demonstrations:
-    """Play the expert and keep everything: observations, actions, next observations, rewards, how episodes ended.
+    """Run the expert for some episodes and return them as demonstrations.
+
+    The demonstrations hold observations, actions, next observations, rewards and terminal flags.
 
     `expert` is a policy, a function from a batch of observations to a batch of actions, the path of a saved policy or
-    run, or "module:function"; without it, the environment's own scripted expert, or the trained one that is bundled
-    for it. A scripted expert draws its actions and a trained policy takes its mode, unless `deterministic` says
-    otherwise. With `noise` its hand shakes: a continuous action is moved by a Gaussian of so many half-ranges and
-    clipped to the range, a discrete one is with this chance drawn from all alike. The actions that were taken are kept.
+    run, or "module:function". By default it is the environment's scripted expert, or else the bundled trained one.
+    By default a scripted expert acts stochastically and a trained policy deterministically; `deterministic` overrides
+    this. `noise` perturbs the actions: it adds Gaussian noise with this standard deviation, in half-ranges, to a
+    continuous action and clips it to the range; it replaces a discrete action, with this probability, by a uniformly
+    random one. The perturbed actions are recorded.
     """
     env = make(env)
-    asked = as_expert(expert, env)
+    recorded = as_expert(expert, env)
     if deterministic is None:
-        deterministic = expert is not None or asked.deterministic
-    acts = asked.source if noise == 0 else _shaking(asked.source, env.spec, noise, deterministic, seed)
-    played = rollout(env, acts, episodes, seed, deterministic)
-    actions = played.flat(np.asarray(played.steps.act))
+        deterministic = expert is not None or recorded.deterministic
+    source = recorded.source
+    if noise != 0:
+        source = _with_noise(source, env.spec, noise, deterministic, seed)
+    collected = rollout(env, source, episodes, seed, deterministic)
     return Demonstrations.from_arrays(
-        played.flat(np.asarray(played.steps.obs)),
-        actions,
-        played.lengths,
-        next_observations=played.flat(np.asarray(played.steps.next_obs)),
-        terminals=played.flat(np.asarray(played.steps.terminal)),
-        rewards=played.flat(played.rewards),
+        collected.flat(np.asarray(collected.steps.obs)),
+        collected.flat(np.asarray(collected.steps.act)),
+        collected.lengths,
+        next_observations=collected.flat(np.asarray(collected.steps.next_obs)),
+        terminals=collected.flat(np.asarray(collected.steps.terminal)),
+        rewards=collected.flat(collected.rewards),
         action_space=env.spec.action,
         horizon=env.spec.horizon,
         env=public_name(env),
@@ -51,8 +55,8 @@ def collect(
     )
 
 
-def _shaking(source: Policy | Function, spec: Spec, noise: float, deterministic: bool, seed: int) -> Function:
-    """The expert with noise, as a function of a batch that remembers what a policy remembers within an episode."""
+def _with_noise(source: Policy | Function, spec: Spec, noise: float, deterministic: bool, seed: int) -> Function:
+    """The expert with action noise, as a function of a batch; a policy's carry is kept between calls."""
     check_seed(seed)
     if isinstance(spec.action, Discrete):
         check_share(noise=noise)
@@ -71,7 +75,7 @@ def _shaking(source: Policy | Function, spec: Spec, noise: float, deterministic:
         if isinstance(space, Discrete):
             return np.where(random.random(len(obs)) < noise, random.integers(space.n, size=len(obs)), chosen)
         low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-        moved = chosen + noise * (high - low) / 2 * random.standard_normal(chosen.shape)
-        return np.clip(moved, low, high).astype(np.float32)
+        perturbed = chosen + noise * (high - low) / 2 * random.standard_normal(chosen.shape)
+        return np.clip(perturbed, low, high).astype(np.float32)
 
     return act

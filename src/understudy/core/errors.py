@@ -68,6 +68,16 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str = "", place: s
     return UnknownNameError(f"unknown {kind} '{name}'{where}: {way_out}{' ' + hint if hint else ''}")
 
 
+def install_command(extra: str) -> str:
+    """The commands that install one of the package's extras."""
+    return f"pip install 'understudy-il[{extra}]' (in a clone: pip install '.[{extra}]')"
+
+
+def missing_extra(extra: str, needs: str) -> ExtraError:
+    """The error for an extra that is not installed; `needs` says what needs which package."""
+    return ExtraError(f"{needs}: {install_command(extra)}")
+
+
 def _likeness(name: str, option: str) -> float:
     """From 0 to 1, and above that of any other where letters only changed places."""
     return 1.0 if sorted(name) == sorted(option) else difflib.SequenceMatcher(None, name, option).ratio()

@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from understudy.core.errors import ExtraError, SpecError, unknown
+from understudy.core.errors import ExtraError, SpecError, install_command, missing_extra, unknown
 from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
 from understudy.envs.bullet import quickened
 
@@ -159,7 +159,7 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any
             with quiet():
                 import pybullet_envs_gymnasium  # noqa: F401
         except ImportError as error:
-            raise ExtraError(f"{name} needs PyBullet: pip install 'understudy[bullet]' (Python 3.11)") from error
+            raise missing_extra("bullet", f"{name} needs PyBullet and Python 3.11") from error
     if name not in gymnasium.registry and ":" not in name:
         raise unknown("environment", name, [*known, *gymnasium.registry], "`understudy envs` lists them.")
 
@@ -169,8 +169,10 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any
             return quickened(env) if "Bullet" in name else env
         except gymnasium.error.DependencyNotInstalled as error:
             extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
-            way_out = f"pip install 'understudy[{extra}]'" if extra else str(error).splitlines()[0]
-            raise ExtraError(f"{name} needs a package that is not installed: {way_out}") from error
+            needs = f"{name} needs a package that is not installed"
+            if extra:
+                raise missing_extra(extra, needs) from error
+            raise ExtraError(f"{needs}: {str(error).splitlines()[0]}") from error
         except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound, ImportError) as error:
             raise ExtraError(f"{name} cannot be made: {str(error).splitlines()[0]}") from error
         except gymnasium.error.DeprecatedEnv as error:
@@ -190,7 +192,7 @@ def available() -> list[tuple[str, str]]:
     rows = []
     for extra, names in named.items():
         installed = not extra or importlib.util.find_spec(EXTRAS[extra]) is not None
-        rows += [(name, "" if installed else f"pip install 'understudy[{extra}]'") for name in names]
+        rows += [(name, "" if installed else install_command(extra)) for name in names]
     return rows
 
 

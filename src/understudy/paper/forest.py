@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from understudy.algorithms import daequil, dagger
-from understudy.collect.recording import collect
+from understudy.collect.recording import record
 from understudy.collect.rollouts import play, rollout
 from understudy.core.progress import Progress
 from understudy.data import Demonstrations, load
@@ -25,7 +25,7 @@ from understudy.game import Algorithm
 from understudy.game.critics import Features
 from understudy.paper.rounds import Trials
 from understudy.policies import Policy
-from understudy.studies.training import Report
+from understudy.studies.training import ProgressFactory
 from understudy.train.imitate import imitate
 
 DEMONSTRATIONS = 10
@@ -155,11 +155,11 @@ def trials(
     return Trials(family, preset, np.stack(scores), queries, handed), policies
 
 
-def cloning(forest: Forest, counts: list[int], seeds: int, progress: Report) -> dict[int, np.ndarray]:
+def cloning(forest: Forest, counts: list[int], seeds: int, progress: ProgressFactory) -> dict[int, np.ndarray]:
     """Behavioral cloning, DAgger's first round, by the number of expert actions it is shown → the trials' scores."""
     found = {}
     for count in counts:
-        shown = collect(forest, None, count, seed=count)
+        shown = record(forest, None, count, seed=count)
         with progress(f"cloning of {count} flights") as report:
             one, _ = trials("bc, forest", dagger.preset("forest", rounds=1), forest, seeds, shown, report)
         found[shown.steps] = one.returns[0].mean(axis=1)
@@ -167,13 +167,13 @@ def cloning(forest: Forest, counts: list[int], seeds: int, progress: Report) -> 
 
 
 def unseen(
-    learners: dict[str, Learner], forest: Forest, others: Forest, queries: int, seeds: int, progress: Report
+    learners: dict[str, Learner], forest: Forest, others: Forest, queries: int, seeds: int, progress: ProgressFactory
 ) -> dict[str, np.ndarray]:
     """Learner → (trials, forests) scores in other forests, of the policies handed over after so many queries.
 
     The expert's own are among them, a flight of its own for each trial.
     """
-    shown = collect(forest, None, 2 * len(forest.trees), seed=0)
+    shown = record(forest, None, 2 * len(forest.trees), seed=0)
     expert = Expert(forest.expert()).budget(queries)
 
     @partial(jax.jit, static_argnames=("flights",))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from understudy.collect.recording import collect
+from understudy.collect.recording import record
 from understudy.core import display
 from understudy.core.errors import SettingError, check_whole
 from understudy.core.options import Path_
@@ -61,7 +61,7 @@ def reproduce_lander(
     sys.path.insert(0, "")  # module:function may be in this directory
     asked = as_expert(policy_from_weights(expert, env, activation) if holds_weights(expert) else expert, env)
     with display.working(f"playing {trajectories} episodes of the expert"):
-        shown = load(demos) if demos else collect(env, asked.source, trajectories, seed=0)
+        shown = load(demos) if demos else record(env, asked.source, trajectories, seed=0)
     shown = shown.first(trajectories)
 
     rows: list[list[Any]] = []

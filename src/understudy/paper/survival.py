@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.collect.recording import collect
+from understudy.collect.recording import record
 from understudy.collect.rollouts import HostPolicy, rollout
 from understudy.core.statistics import Sample
 from understudy.data import Demonstrations
@@ -50,7 +50,7 @@ def poor_expert(seed: int) -> HostPolicy:
 
 def demonstrations(episodes: int) -> Demonstrations:
     """Episodes of the expert, which end in terminal states."""
-    return collect(ENV, poor_expert(0), episodes, seed=0)
+    return record(ENV, poor_expert(0), episodes, seed=0)
 
 
 def expert_line(episodes: int) -> dict[str, str]:
@@ -92,7 +92,7 @@ def learners(steps: int) -> list[Entry]:
 
 def study(demos: Path, steps: int, seeds: int, episodes: int) -> Study:
     """All of them, on the demonstrations of this file."""
-    protocol = Protocol(tuple(range(seeds)), episodes, every=ROUND_STEPS)
+    protocol = Protocol(tuple(range(seeds)), episodes, eval_every=ROUND_STEPS)
     tasks, entries = (Task(ENV, str(demos)),), tuple(learners(steps))
     return Study("survival", "No survival bonus by accident", tasks, entries, protocol)
 
