@@ -36,7 +36,7 @@ from understudy.tabular.classical import feature_moments, maxent
 from understudy.tabular.games import Game
 from understudy.tabular.mdp import Table, over_batches
 from understudy.tabular.moments import reward_box
-from understudy.tabular.solvers import CHECKS, PACE, solve
+from understudy.tabular.solvers import CHECK_EVERY, PACE, solve
 from understudy.train.results import provenance, write_csv
 
 HERE = Path(__file__).parent
@@ -166,7 +166,7 @@ def numpy_solve(transitions: Any, initial: Any, expert: Any) -> tuple[int, float
         f = np.sign(visited - of_expert) / 2
         cost, squares = cost + f / HORIZON, squares + np.abs(f).max() ** 2 / HORIZON**2
         strategies, functions = strategies + visited, functions + f
-        if n % CHECKS == 0:
+        if n % CHECK_EVERY == 0:
             most = np.abs(strategies / n - of_expert).sum() / 2 / HORIZON
             least = (numpy_least(transitions, initial, functions / n) - (of_expert * functions / n).sum()) / HORIZON
             if most - least <= DELTA:

@@ -34,8 +34,8 @@ def test_all_six_meet_their_certificate(moments, side):
     assert (gap, most) == pytest.approx((found.certificate, found.payoff), abs=1e-12)
     scale = 2 * 8 if moments == "reward" else 2 * 8**2
     assert float(imitation_gap(mdp, reward, expert, found.policy)) <= scale * found.payoff + 1e-12
-    assert found.asked_for.startswith("FTRL" if side == "primal" else "1/δ'")
-    assert found.history[-1, 1] == found.certificate
+    assert found.proof_bound_label.startswith("FTRL" if side == "primal" else "1/δ'")
+    assert found.certificates[-1, 1] == found.certificate
     assert "certified" in str(found)
 
 
@@ -63,14 +63,15 @@ def test_what_the_proofs_ask_for_grows_with_the_class():
     mdp, expert, _, _ = instance(3)
     features = np.random.default_rng(0).normal(size=(mdp.states, mdp.actions, 2))
     small, large = (
-        solve(Game("reward", mdp, expert), span(mdp, features, radius), max_iterations=10).asked for radius in (1, 100)
+        solve(Game("reward", mdp, expert), span(mdp, features, radius), max_iterations=10).proof_bound
+        for radius in (1, 100)
     )
     assert large == pytest.approx(1e4 * small)
 
 
 def test_a_class_of_another_mdp_is_refused():
     mdp, expert, _, _ = instance(3)
-    with pytest.raises(SpecError, match="another MDP"):
+    with pytest.raises(SpecError, match="F_Q/2T"):
         solve(Game("off-Q", mdp, expert), q_box(instance(0, 5, 2, 3)[0]))
 
 

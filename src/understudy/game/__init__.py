@@ -1,6 +1,9 @@
-"""The game that an imitation algorithm plays: its payoffs, its players, and what an algorithm is.
+"""The game that an imitation algorithm plays: payoff × players × solver, and the `Algorithm` class itself.
 
-Imports core and policies. Public: `Algorithm`, `Card`, and what algorithms are built from.
+Imports core and policies. Public: `Algorithm`, `Card` and their companions below. Building blocks, by module:
+`payoffs` (the three games), `critics` and `kernels` (moment functions), `losses` (supervised losses), `players` (how a
+side moves), `solvers` (primal and dual rounds), `sampling` (minibatches), `stopping`, `best` (best policy so far),
+`schedule` (collecting while learning).
 """
 
 from understudy.game.algorithm import (
@@ -14,7 +17,7 @@ from understudy.game.algorithm import (
     adjustable,
     adjusted,
 )
-from understudy.game.solvers import Payoff, Play, dual, primal
+from understudy.game.solvers import Payoff, Side, dual, new_side, primal
 
 __all__ = [
     "BOUNDS",
@@ -25,9 +28,10 @@ __all__ = [
     "Moments",
     "Need",
     "Payoff",
-    "Play",
+    "Side",
     "adjustable",
     "adjusted",
     "dual",
+    "new_side",
     "primal",
 ]

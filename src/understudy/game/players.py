@@ -1,8 +1,8 @@
-"""How a side of the game moves: by a gradient step, by a best response, or by following the regularised leader.
+"""Players: how a side of the game moves, by a gradient step, a best response, or following the (regularised) leader.
 
-A player is a pair of functions. `init(strategy)` makes what it remembers; `move(key, strategy, memory, loss)` returns
-its next strategy, its memory and the loss it saw. It always minimises: hand the moment function's player the negated
-payoff. `loss(strategy, key)` is a number.
+A player is a pair of functions. `init(strategy)` returns its memory. `move(key, strategy, memory, loss)` returns the
+next strategy, the memory and the value of the loss. A player minimises `loss(strategy, key)`, so the moment function's
+player gets the negated payoff.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, Int, Key
 Strategy = Any
 """A pytree of arrays: a policy, a moment function, a point of a simplex."""
 Memory = Any
-"""A pytree of arrays: what a player remembers."""
+"""A pytree of arrays: what a player carries from one move to the next, such as an optimizer state."""
 Loss = Callable[[Any, Key[Array, ""]], Any]
-"""Strategy and key to a number (and, where a player says so, anything beside it)."""
+"""(strategy, key) ↦ a number, or (a number, anything) for players with `aux`."""
 
 
 class Player(NamedTuple):
@@ -28,9 +28,9 @@ class Player(NamedTuple):
 
 
 def gradient(optimizer: optax.GradientTransformation, aux: bool = False) -> Player:
-    """One step of the optimiser on the loss: x ← x − η ∇l(x).
+    """One optimizer step on the loss: x ← x − η ∇l(x).
 
-    With `aux` the loss returns a number and anything else, and a move returns the two in place of the number.
+    With `aux` the loss returns (number, anything), and a move returns both in place of the number.
     """
 
     def init(strategy: Strategy) -> Memory:
@@ -47,7 +47,7 @@ def gradient(optimizer: optax.GradientTransformation, aux: bool = False) -> Play
 
 
 def repeat(player: Player, steps: int) -> Player:
-    """`steps` moves of a player, each with a fresh key; the loss it saw is their mean."""
+    """`steps` moves of a player, each with a new key. The returned loss is their mean."""
 
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
@@ -63,7 +63,7 @@ def repeat(player: Player, steps: int) -> Player:
 
 
 class Averaged(NamedTuple):
-    """What an averaging player remembers: its own memory, and the average of its strategies so far."""
+    """The memory of an averaging player: the inner player's memory and the average of the strategies so far."""
 
     memory: Memory
     average: Strategy
@@ -71,11 +71,11 @@ class Averaged(NamedTuple):
 
 
 def averaging(player: Player, decay: float | Array) -> Player:
-    """A player that also keeps an exponential average of its strategies: x̄ ← d x̄ + (1 − d) x.
+    """A player that also keeps an exponential moving average of its strategies: x̄ ← d x̄ + (1 − d) x.
 
-    The theory hands over the average of a no-regret player's strategies, not the last; for networks this is an average
-    of weights. d is min(decay, (1 + n) / (10 + n)) after n moves, so that the start is soon forgotten; decay 0 keeps
-    the last strategy.
+    The theory returns the average of a no-regret player's strategies, not the last one; for networks this averages the
+    weights. d = min(decay, (1 + n) / (10 + n)) after n moves, so that the average soon forgets the start. With decay 0
+    it is the last strategy.
     """
 
     def init(strategy: Strategy) -> Memory:
@@ -93,8 +93,8 @@ def averaging(player: Player, decay: float | Array) -> Player:
 
 
 def side_by_side(player: Player) -> Player:
-    """Several strategies, stacked along their arrays' leading axis, that each move by the same loss with a key of their
-    own; the loss they saw is their mean.
+    """Several strategies, stacked along the leading axis. Each moves on the same loss with its own key; the returned
+    loss is their mean.
     """
 
     def move(
@@ -108,7 +108,7 @@ def side_by_side(player: Player) -> Player:
 
 
 def clip_from(step: float | Array, norm: float | Array) -> optax.GradientTransformation:
-    """Scale gradients down to a global norm, from the given step on."""
+    """Clip gradients to a global norm, from the given step on."""
 
     def update(updates: Any, count: Array, params: Any = None) -> tuple[Any, Array]:
         size = jnp.sqrt(sum(jnp.vdot(u, u) for u in jax.tree.leaves(updates)))
@@ -121,7 +121,7 @@ def clip_from(step: float | Array, norm: float | Array) -> optax.GradientTransfo
 def best_response(
     optimizer: optax.GradientTransformation, steps: int, fresh: Callable[[Key[Array, ""]], Strategy]
 ) -> Player:
-    """A new strategy each round, trained from `fresh(key)` for `steps` steps: argmin as far as gradients find it."""
+    """An approximate argmin: a new strategy `fresh(key)` in each round, trained for `steps` gradient steps."""
     trainer = repeat(gradient(optimizer), steps)
 
     def move(
@@ -135,25 +135,42 @@ def best_response(
     return Player(lambda strategy: (), move)
 
 
-def follow_the_leader(response: Callable[[Strategy], Strategy]) -> Player:
-    """Follow the (regularised) leader on losses linear in the strategy: x ← response(Σ of all costs so far).
+class Costs(NamedTuple):
+    """The memory of `follow_the_leader`."""
 
-    `response(cost)` returns argmin_x ⟨cost, x⟩ + R(x). With `vertex` this is follow-the-leader and, on the last cost
-    alone, the exact best response; with `entropic(rate)` it is multiplicative weights.
+    total: Strategy
+    """Σ c_i, the sum of all gradients."""
+    squares: Float[Array, ""]
+    """Σ max|c_i|²."""
+
+
+TINY = 1e-12
+"""The first sum of squared gradients, so that none divides by zero."""
+
+
+def follow_the_leader(response: Callable[[Strategy, Float[Array, ""]], Strategy]) -> Player:
+    """Follow the (regularised) leader on losses that are linear in the strategy: x ← response(Σ c_i, √(Σ max|c_i|²)).
+
+    c_i is the gradient of round i's loss. `response(cost, scale)` returns argmin_x ⟨cost, x⟩ + R(x). The regulariser R
+    may grow with `scale`, so that its strength fits losses of any size and any number of rounds.
     """
+
+    def init(strategy: Strategy) -> Memory:
+        return Costs(jax.tree.map(jnp.zeros_like, strategy), jnp.asarray(TINY))
 
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
     ) -> tuple[Strategy, Memory, Float[Array, ""]]:
         value, cost = jax.value_and_grad(loss)(strategy, key)
-        memory = jax.tree.map(jnp.add, memory, cost)
-        return response(memory), memory, value
+        largest = jnp.max(jnp.stack([jnp.abs(leaf).max() for leaf in jax.tree.leaves(cost)]))
+        memory = Costs(jax.tree.map(jnp.add, memory.total, cost), memory.squares + jnp.square(largest))
+        return response(memory.total, jnp.sqrt(memory.squares)), memory, value
 
-    return Player(lambda strategy: jax.tree.map(jnp.zeros_like, strategy), move)
+    return Player(init, move)
 
 
 def linear_best_response(response: Callable[[Strategy], Strategy]) -> Player:
-    """The exact best response to a linear loss: x ← response(the current cost), forgetting the past."""
+    """The exact best response to a loss that is linear in the strategy: x ← response(c), c its gradient."""
 
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
@@ -164,16 +181,17 @@ def linear_best_response(response: Callable[[Strategy], Strategy]) -> Player:
     return Player(lambda strategy: (), move)
 
 
-def multiplicative_weights(rate: float) -> Player:
-    """x_i ∝ exp(−rate · Σ costs_i): no-regret over a simplex, with regret at most ln(n)/rate + rate·N/8 in N rounds."""
-    return follow_the_leader(entropic(rate))
+def projected_gradient(project: Callable[[Strategy], Strategy], step: float | Array) -> Player:
+    """Gradient descent that stays in a convex set: x ← project(x − step · c_n / √(Σ_{i ≤ n} ‖c_i‖²)).
 
+    c_i is the gradient of round i's loss. The step size falls with the gradients' squares, so that none needs tuning.
+    """
 
-def vertex(cost: Float[Array, " n"]) -> Float[Array, " n"]:
-    """argmin over the simplex of ⟨cost, x⟩."""
-    return jax.nn.one_hot(jnp.argmin(cost), cost.shape[0], dtype=cost.dtype)
+    def move(
+        key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
+    ) -> tuple[Strategy, Memory, Float[Array, ""]]:
+        value, cost = jax.value_and_grad(loss)(strategy, key)
+        squares = memory + jnp.sum(jnp.square(cost))
+        return project(strategy - step * cost / jnp.sqrt(squares)), squares, value
 
-
-def entropic(rate: float) -> Callable[[Float[Array, " n"]], Float[Array, " n"]]:
-    """argmin over the simplex of ⟨cost, x⟩ − H(x) / rate."""
-    return lambda cost: jax.nn.softmax(-rate * cost)
+    return Player(lambda strategy: jnp.asarray(TINY), move)

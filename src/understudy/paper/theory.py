@@ -136,7 +136,7 @@ class Effort(NamedTuple):
     value: float
     iterations: int
     asked: float
-    """What the proofs ask for, see `Solution.asked_for`."""
+    """What the proofs ask for, see `Solution.proof_bound_label`."""
     met: bool
 
 
@@ -158,7 +158,7 @@ def efforts(report: Callable[[int, int, dict[str, float]], None] | None = None) 
             game, functions = game_and_class(moments, shape["states"], shape["actions"], shape["horizon"])
             for side in SIDES:
                 found = solve(game, functions, side, delta)
-                made.append(Effort(moments, side, letter, value, found.iterations, found.asked, found.met))
+                made.append(Effort(moments, side, letter, value, found.iterations, found.proof_bound, found.met))
         if report is not None:
             report(index + 1, len(sweep), {letter: float(value)})
     return made
@@ -271,10 +271,10 @@ def rows(
     made += [["recoverability", one.example, one.rewards, one.place, one.constant] for one in known]
     for solution in solved:
         name, _, label = solution.label.rpartition(", F")
-        last = len(solution.history) - 1
+        last = len(solution.certificates) - 1
         few = np.unique(np.geomspace(1, last + 1, 40).astype(int) - 1)  # the whole history draws the figure
-        made += [["certificate", name, f"F{label}", int(n), value] for n, value in solution.history[few]]
-        made.append(["the proofs ask for", name, f"F{label}", solution.asked_for, solution.asked])
+        made += [["certificate", name, f"F{label}", int(n), value] for n, value in solution.certificates[few]]
+        made.append(["the proofs ask for", name, f"F{label}", solution.proof_bound_label, solution.proof_bound])
     for one in sweep:
         made.append(["largest gap / bound", one.moments, one.label, len(one.gaps), one.ratios.max()])
         made.append(["median gap / bound", one.moments, one.label, len(one.gaps), np.median(one.ratios)])

@@ -92,11 +92,11 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
         solved = theory.solutions()
     display.show(
         ["game", ">certificate", ">iterations", ">the proofs ask for"],
-        [[one.label, f"{one.certificate:.4f}", str(one.iterations), f"{one.asked:.1e}"] for one in solved],
+        [[one.label, f"{one.certificate:.4f}", str(one.iterations), f"{one.proof_bound:.1e}"] for one in solved],
         f"\nEquilibria by certificate, asked δ = {solved[0].delta:g} (|S| = 10, |A| = 4, T = 20)",
     )
     for side in theory.SIDES:
-        meanings = dict.fromkeys(one.asked_for for one in solved if f", {side}, " in one.label)
+        meanings = dict.fromkeys(one.proof_bound_label for one in solved if f", {side}, " in one.label)
         print(f"The proofs ask for, {side}: {'; '.join(meanings)}.")
     with display.working("trees"):
         grown = theory.trees()

@@ -33,7 +33,7 @@ def draw(
     for index, solution in enumerate(solved):
         moments, side = solution.label.split(" moments, ")[0], solution.label.split(", ")[1]
         style = {"color": figures.LINES[index // 2], "linestyle": "-" if side == "primal" else "--"}
-        axes[3].loglog(solution.history[:, 0], solution.history[:, 1], label=f"{moments}, {side}", **style)
+        axes[3].loglog(solution.certificates[:, 0], solution.certificates[:, 1], label=f"{moments}, {side}", **style)
     axes[3].axhline(solved[0].delta, color=figures.EXPERT, linewidth=1)
     axes[3].set(title="certificates (boxes F_r/2, F_Q/2T)", xlabel="iterations", ylabel="certificate δ")
     for index, one in enumerate(sweep):

@@ -1,14 +1,15 @@
-"""The three imitation games on a finite MDP, exact: payoffs, and the policy's responses.
+"""The three imitation games on a finite MDP, computed exactly: payoffs and the policy's responses.
 
-    U(π, f) = Σ_{t, s, a} w_t(s, a) f_t(s, a),    w · T = occupancy of the learner's samples − that of the expert's
+    U(π, f) = Σ_{t, s, a} w_t(s, a) f_t(s, a)
 
-    moments        w · T                               linear in      policy's cost for a given f
-    reward (U1)    d^π_t(s, a) − d^E_t(s, a)           d^π            f
-    off-Q  (U2)    d^E_t(s) (π_t − π^E_t)(a | s)       π              f on the expert's states, each (t, s) on its own
-    on-Q   (U3)    d^π_t(s) (π_t − π^E_t)(a | s)       d^π            f − E_{a ~ π_E} f
+    moments        w · T                               strategy x                 policy's cost for a given f
+    reward (U1)    d^π_t(s, a) − d^E_t(s, a)           d^π_t(s, a)                f
+    off-Q  (U2)    d^E_t(s) (π_t − π^E_t)(a | s)       d^E_t(s) π_t(a | s)        f − E_{a ~ π_E} f
+    on-Q   (U3)    d^π_t(s) (π_t − π^E_t)(a | s)       d^π_t(s, a)                f − E_{a ~ π_E} f
 
-U3 is bilinear in occupancies, not in π: the cost f − E_{π_E} f is what makes it a planning problem like U1. The same
-numbers come from the weighted pairs that sampled games take (`pair`), through `payoffs`.
+Every payoff is linear in f and in the strategy x, so averages of policies are taken over strategies (`strategy`,
+`policy`), and the cost of an action is ∂U/∂x. For off-Q moments each (t, s) is a problem by itself. For the others
+the policy plans. `pair` returns the same game as weighted samples, for the functions in `payoffs`.
 """
 
 from typing import Any
@@ -40,13 +41,13 @@ from understudy.tabular.mdp import (
 
 
 class Game(eqx.Module):
-    """A game of given moments against a given expert."""
+    """The game of one kind of moments against one expert."""
 
     moments: Moments = eqx.field(static=True)
     mdp: FiniteMDP
     expert: Table
     visited: Table
-    """The expert's occupancy."""
+    """The expert's occupancy d^E_t(s, a)."""
 
     def __init__(self, moments: Moments, mdp: FiniteMDP, expert: Any):
         check_choice(tuple(NEEDS), moments=moments)
@@ -57,8 +58,24 @@ class Game(eqx.Module):
         self.moments, self.mdp, self.expert = moments, mdp, expert
         self.visited = occupancy(mdp, expert)
 
+    def strategy(self, policy: Table) -> Table:
+        """x: the representation of π in which the payoff is linear."""
+        if self.moments == "off-Q":
+            return self.visited.sum(-1, keepdims=True) * policy
+        return occupancy(self.mdp, policy)
+
+    def policy(self, strategy: Table) -> Table:
+        """The policy of a strategy, for example of an average of strategies."""
+        return collapse(self.mdp, strategy)
+
+    def weights(self, strategy: Table) -> Table:
+        """w, the weight of each f_t(s, a) in the payoff, as a linear function of the strategy."""
+        if self.moments == "reward":
+            return (strategy - self.visited) / self.mdp.horizon
+        return (strategy - strategy.sum(-1, keepdims=True) * self.expert) / self.mdp.horizon
+
     def difference(self, policy: Table) -> Table:
-        """w: what the payoff of π puts on each f_t(s, a)."""
+        """w for a policy."""
         self._check(policy)
         return _difference(self, policy)
 
@@ -68,20 +85,18 @@ class Game(eqx.Module):
         return _payoff(self, policy, f)
 
     def pair(self, policy: Table) -> Pair:
-        """The two sides as weighted samples, every (t, s, a) of them, made as for sampled games."""
+        """Both sides as weighted samples: every (t, s, a), in the form that sampled games use."""
         self._check(policy)
         return _pair(self, policy)
 
     def cost(self, f: Table) -> Table:
-        """What the policy pays for a in s at t: U(π, f) is its expected sum, on the expert's states under off-Q moments
-        and else on the policy's own, up to what π cannot change.
-        """
+        """∂U/∂x: U(π, f) is the expected sum of these costs under π, up to a constant."""
         return _cost(self, f)
 
     def respond(self, f: Table, alpha: float | Array = 0.0) -> Table:
-        """argmin over π of U(π, f) − α H(π), for α = 0 the best response.
+        """argmin over π of U(π, f) − α H(π). With α = 0 this is the best response.
 
-        H is the causal entropy; under off-Q moments, which know the expert's states alone, E_{s ~ π_E} Σ_t H(π_t(s)).
+        H is the causal entropy; for off-Q moments it is E_{s ~ π_E} Σ_t H(π_t(s)), on the expert's states.
         """
         self._check(f=f)
         if not isinstance(alpha, jax.Array):
@@ -90,16 +105,10 @@ class Game(eqx.Module):
                 return _best(self, f)
         return _lead(self, _cost(self, f), alpha)
 
-    def _check(self, policy: Any = None, f: Any = None) -> None:
-        """Name what is wrong with tables that a person gave; inside a compiled function there is nothing to look at."""
-        if policy is not None and not isinstance(policy, jax.core.Tracer):
-            check_policy(self.mdp, policy)
-        if f is not None and not isinstance(f, jax.core.Tracer):
-            check_table(self.mdp, f, "f")
-
     def lead(self, cost: Table, temperature: float | Array) -> Table:
-        """argmin over π of the expected sum of `cost` − temperature · H(π): the regularised leader, where `cost` is the
-        sum of those of several f.
+        """argmin over π of the expected sum of `cost` − temperature · H(π).
+
+        With the summed costs of several f this is the regularised leader.
         """
         return _lead(self, cost, temperature)
 
@@ -107,24 +116,22 @@ class Game(eqx.Module):
         """The H of `respond`."""
         return _entropy(self, policy)
 
-    def strategy(self, policy: Table) -> Table:
-        """π in the representation in which the game is linear and averages are taken: d^π, or π itself for off-Q."""
-        return policy if self.moments == "off-Q" else occupancy(self.mdp, policy)
-
-    def policy(self, strategy: Table) -> Table:
-        """The policy of a strategy, an average of several say."""
-        return strategy if self.moments == "off-Q" else collapse(self.mdp, strategy)
+    def _check(self, policy: Any = None, f: Any = None) -> None:
+        """Check tables that a user gave. Inside a compiled function they have no values to check."""
+        if policy is not None and not isinstance(policy, jax.core.Tracer):
+            check_policy(self.mdp, policy)
+        if f is not None and not isinstance(f, jax.core.Tracer):
+            check_table(self.mdp, f, "f")
 
 
 @exact
 def _difference(game: Game, policy: Table) -> Table:
     policy = jnp.asarray(policy)
     if game.moments == "reward":
-        gap = occupancy(game.mdp, policy) - game.visited
-    else:
-        states = game.visited if game.moments == "off-Q" else occupancy(game.mdp, policy)
-        gap = states.sum(-1, keepdims=True) * (policy - game.expert)
-    return gap / game.mdp.horizon
+        return game.weights(game.strategy(policy))
+    # Equal to `weights`, but exactly 0 where the two policies agree.
+    states = game.visited if game.moments == "off-Q" else occupancy(game.mdp, policy)
+    return states.sum(-1, keepdims=True) * (policy - game.expert) / game.mdp.horizon
 
 
 @exact
@@ -134,7 +141,7 @@ def _payoff(game: Game, policy: Table, f: Table) -> Float[Array, ""]:
 
 @exact
 def _pair(game: Game, policy: Table) -> Pair:
-    key = jax.random.key(0)  # nothing is drawn: tables are enumerated
+    key = jax.random.key(0)  # unused: a table's actions are enumerated, not drawn
     learner, expert = TimeIndexed(Tabular(jnp.asarray(policy))), TimeIndexed(Tabular(game.expert))
     if game.moments == "reward":
         return payoffs.reward(samples(game.mdp, policy), samples(game.mdp, game.expert))
@@ -172,5 +179,5 @@ def _best(game: Game, f: Table) -> Table:
 def _lead(game: Game, cost: Table, temperature: float | Array) -> Table:
     if game.moments != "off-Q":
         return soft_response(game.mdp, cost, temperature)
-    # Each (t, s) on its own: cost and entropy carry the same weight of the state, which drops out.
+    # Cost and entropy of a state carry the same weight d^E_t(s), which cancels.
     return jax.nn.softmax(jnp.where(game.mdp.available, -cost / temperature, -jnp.inf), axis=-1)
