@@ -1,7 +1,7 @@
-"""Playing episodes: a policy in an environment, whichever of the two kinds it is.
+"""Rolling out a policy: whole episodes in either kind of environment.
 
-Every episode is counted whole and equally often: each of `episodes` copies of the environment plays exactly one, so
-that short episodes are not over-represented. Episode i of a given seed starts the same way whatever the policy.
+Each of `episodes` copies of the environment plays exactly one episode, so that short episodes are not
+over-represented. Episode i of a given seed starts in the same state whatever the policy.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from understudy.collect.mixing import HostMixing, Mixing
+from understudy.collect.gates import Decision, Gate, HostGate
 from understudy.core.errors import SpecError, check_seed, check_whole
 from understudy.core.types import Transition
 from understudy.envs import Environment, GymnasiumEnvironment, make
@@ -34,12 +34,12 @@ class Episodes:
     rewards: np.ndarray
     """(episodes, time), zero after an episode's end."""
     lengths: np.ndarray
-    by_expert: np.ndarray | None = None
-    """(episodes, time): where the expert acted in the learner's place. None: nowhere."""
+    decisions: Decision | None = None
+    """(episodes, time) arrays: the gate's decisions. None: there was no gate."""
 
     @property
     def returns(self) -> np.ndarray:
-        """The undiscounted sum of the environment's own rewards, an episode each."""
+        """The undiscounted sum of the task rewards of each episode."""
         return self.rewards.sum(axis=1, dtype=np.float64)
 
     def flat(self, array: np.ndarray) -> np.ndarray:
@@ -53,33 +53,33 @@ def rollout(
     episodes: int,
     seed: int = 0,
     deterministic: bool = True,
-    mixing: HostMixing | None = None,
+    gate: HostGate | None = None,
 ) -> Episodes:
-    """Play `episodes` episodes. A policy that is a plain function is called with batches of observations."""
+    """Play `episodes` episodes. A policy may be a function from a batch of observations to a batch of actions."""
     env = make(env)
     check_whole(1, episodes=episodes)
     check_seed(seed)
     if isinstance(env, GymnasiumEnvironment):
-        return _hosted(env, policy, episodes, seed, deterministic, mixing)
-    if not isinstance(policy, Policy) or mixing is not None:
-        return _stepwise(env, policy, episodes, seed, deterministic, mixing)
+        return _in_gymnasium(env, policy, episodes, seed, deterministic, gate)
+    if not isinstance(policy, Policy) or gate is not None:
+        return _stepwise(env, policy, episodes, seed, deterministic, gate)
     keys = jax.random.split(jax.random.key(seed), episodes)
     steps, rewards, alive, *_ = jax.device_get(play(env, policy, keys, deterministic))
     _check_finite(steps.act[alive])
     return Episodes(steps, rewards, alive.sum(axis=1))
 
 
-class Played(NamedTuple):
+class EpisodeBatch(NamedTuple):
     """Episodes inside a compiled program: (episodes, time, ...) arrays."""
 
     steps: Transition
     rewards: Array
     alive: Array
-    """Which steps are real: what follows an episode's end is not."""
-    by_expert: Array | None
-    """Where the expert acted in the learner's place."""
+    """Which steps are real: those up to an episode's end."""
+    decisions: Decision | None
+    """The gate's decisions, where there is a gate."""
     states: EnvState
-    """The environment's states that the steps started from; None unless asked for."""
+    """The environment's states before the steps; None unless asked for."""
 
 
 @partial(jax.jit, static_argnames=("deterministic", "keep_states"))
@@ -88,30 +88,31 @@ def play(
     policy: Policy,
     keys: Key[Array, " n"],
     deterministic: bool,
-    mixing: Mixing | None = None,
+    gate: Gate | None = None,
     keep_states: bool = False,
-) -> Played:
-    """All episodes at once, each for the whole horizon; what follows an episode's end is masked."""
+) -> EpisodeBatch:
+    """All episodes at once, each for the whole horizon; steps after an episode's end are masked."""
     horizon = env.spec.horizon
 
-    def episode(key: Key[Array, ""]) -> Played:
+    def episode(key: Key[Array, ""]) -> EpisodeBatch:
         env_key, policy_key, loop_key = jax.random.split(key, 3)
         state, obs = env.reset(env_key)
         carry = jax.tree.map(jnp.asarray, policy.reset(policy_key))
+        memory = None if gate is None else gate.start(jax.random.fold_in(key, 3))  # 0 to 2 are the split's
 
-        def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, Played]:
-            (state, obs, carry, alive), (t, k) = loop, inputs
+        def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, EpisodeBatch]:
+            (state, obs, carry, memory, alive), (t, k) = loop, inputs
             act_key, step_key = jax.random.split(k)
-            act, told = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, act_key), None
-            if mixing is not None:
-                act, told = mixing.choose(t, obs, act, jax.random.fold_in(k, 2))  # 0 and 1 are the split's
+            act, decision = policy.mode(carry, obs) if deterministic else policy.draw(carry, obs, act_key), None
+            if gate is not None:
+                memory, act, decision = gate.choose(memory, t, obs, act, jax.random.fold_in(k, 2))
             new = env.step(state, act, step_key)
             last = new.terminal | (t == horizon - 1)
             one = Transition(t, obs, act, new.obs, new.terminal, last, jnp.array(True), jnp.array(0))
-            kept = Played(one, jnp.where(alive, new.reward, 0), alive, told, state if keep_states else None)
-            return (new.state, new.obs, step(carry), alive & ~last), kept
+            kept = EpisodeBatch(one, jnp.where(alive, new.reward, 0), alive, decision, state if keep_states else None)
+            return (new.state, new.obs, step(carry), memory, alive & ~last), kept
 
-        start = (state, obs, carry, jnp.array(True))
+        start = (state, obs, carry, memory, jnp.array(True))
         _, out = jax.lax.scan(advance, start, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
         return out
 
@@ -124,7 +125,7 @@ def _stepwise(
     episodes: int,
     seed: int,
     deterministic: bool,
-    mixing: HostMixing | None,
+    gate: HostGate | None,
 ) -> Episodes:
     """A JAX environment under a Python function: one compiled step for all episodes, called once a time step."""
     act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
@@ -136,8 +137,7 @@ def _stepwise(
     record = _Recorder(episodes)
     for t in range(env.spec.horizon):
         actions = check_actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
-        if mixing is not None:
-            actions = record.mixed(mixing, t, np.asarray(obs), actions)
+        actions = record.gated(gate, t, np.asarray(obs), actions)
         new = advance(state, actions, jax.vmap(jax.random.fold_in, (0, None))(step_keys, t))
         terminal = np.asarray(new.terminal)
         last = terminal | (t == env.spec.horizon - 1)
@@ -148,13 +148,13 @@ def _stepwise(
     return record.episodes()
 
 
-def _hosted(
+def _in_gymnasium(
     env: GymnasiumEnvironment,
     policy: Policy | HostPolicy,
     episodes: int,
     seed: int,
     deterministic: bool,
-    mixing: HostMixing | None,
+    gate: HostGate | None,
 ) -> Episodes:
     act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
     vector = env.vector(episodes)
@@ -163,8 +163,7 @@ def _hosted(
         record, t = _Recorder(episodes), 0
         while record.alive.any():
             actions = check_actions(act(obs), episodes, env.spec.action.shape)
-            if mixing is not None:
-                actions = record.mixed(mixing, t, obs, actions)
+            actions = record.gated(gate, t, obs, actions)
             new = vector.step(actions)
             last = new.terminal | new.truncated | (t == env.spec.horizon - 1)
             record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, last)
@@ -212,12 +211,14 @@ class _Recorder:
         self.alive = np.ones(episodes, bool)
         self._lengths = np.zeros(episodes, np.int64)
         self._rows: list[tuple[np.ndarray, ...]] = []
-        self._told: list[np.ndarray] = []
+        self._decisions: list[Decision] = []
 
-    def mixed(self, mixing: HostMixing, t: int, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """The learner's actions, with the expert's where the coin shows it."""
-        actions, told = mixing.choose(t, obs, actions, self.alive)
-        self._told.append(told)
+    def gated(self, gate: HostGate | None, t: int, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """The learner's actions, with the expert's where the gate lets it act."""
+        if gate is None:
+            return actions
+        actions, decision = gate.choose(t, obs, actions, self.alive)
+        self._decisions.append(decision)
         return actions
 
     def add(
@@ -239,5 +240,7 @@ class _Recorder:
 
     def episodes(self) -> Episodes:
         *steps, rewards = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
-        told = np.stack(self._told, axis=1) if self._told else None
-        return Episodes(Transition(*steps), rewards, self._lengths, told)
+        decisions = None
+        if self._decisions:
+            decisions = Decision(*(np.stack(column, axis=1) for column in zip(*self._decisions, strict=True)))
+        return Episodes(Transition(*steps), rewards, self._lengths, decisions)

@@ -54,6 +54,10 @@ class WorkerError(UnderstudyError, RuntimeError):
     """What plays the environments of some runs has failed, or its process has ended."""
 
 
+class AlgorithmError(UnderstudyError, TypeError):
+    """An algorithm does not keep to the protocol of `Algorithm`."""
+
+
 class DivergedError(UnderstudyError, ArithmeticError):
     """Every run of a batch produced NaN or infinity."""
 

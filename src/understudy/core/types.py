@@ -180,46 +180,58 @@ def appended(old: Any, size: Int[Array, ""], new: Any, count: Int[Array, ""]) ->
 
 
 class ActionValues(NamedTuple):
-    """Actions that were tried, one in each of some states, and what they are worth if the expert acts after them."""
+    """One action tried in each state, and its value if the expert acts afterwards."""
 
     act: Array
     value: Float[Array, " n"]
-    """Q^{π_E}_t(s, a), or a sample of it."""
+    """Q^{π_E}_t(s, a), exact or sampled."""
 
 
 class Replay(NamedTuple):
-    """Every step that the learner has played, this turn's included; the first `size` rows are real."""
+    """Every step that a run has collected, the newest included. The first `size` rows are real."""
 
     steps: Transition
-    """A step's `round` says when it was played."""
+    """A step's `round` is the round that collected it."""
     reward: Float[Array, " n"]
-    """The environment's own, for players that are used by themselves; no imitation looks at it."""
+    """The task reward, for RL players used by themselves. No imitation algorithm reads it."""
     size: Int[Array, ""]
 
 
 class RoundData(NamedTuple):
-    """What an algorithm may look at in one round. What its card does not ask for is None.
+    """What an algorithm's `update` may look at. Fields that its card does not ask for are None.
 
-    A round of an algorithm that learns while it plays has several turns, each with an update: `rolled` steps, then
-    gradient steps (`schedule`).
+    Off-Q algorithms see the demonstrations. On-Q algorithms also see the round's episodes and the expert's answers; in
+    round 0 there are none, since no policy is trained yet. Algorithms with a `Schedule` have several updates in a
+    round, and see the replay buffer and the newest steps.
     """
 
     demonstrations: Dataset
     rollouts: Dataset | None = None
-    """This round's steps of the learner."""
+    """This round's steps of the learner. Steps that the expert has answered come first."""
     expert_actions: Array | None = None
-    """The expert's actions at the states of `rollouts`."""
+    """The expert's actions at the states of `rollouts`. Valid where `answered`."""
+    answered: Bool[Array, " n"] | None = None
+    """At which states of `rollouts` the expert was queried."""
     action_values: ActionValues | None = None
-    """Actions tried at the states of `rollouts`, and their values under the expert."""
+    """Actions tried at the states of `rollouts`, and their values under the expert. Valid where `answered`."""
     held_out: Dataset | None = None
-    """Demonstrated steps that no learner trains on, for a payoff that means the same across rounds."""
+    """Demonstrated steps that no learner trains on, for payoffs that can be compared across rounds."""
     replay: Replay | None = None
     new_steps: Transition | None = None
-    """This turn's steps, in order: (environments, time)."""
+    """The steps since the last update, in order: (environments, time)."""
     task_reward: Float[Array, "envs time"] | None = None
-    """The environment's rewards for them; no imitation looks at it."""
+    """The task rewards of `new_steps`. No imitation algorithm reads them."""
     round: Int[Array, ""] | int = 0
+    """The round's number, from 0."""
     update: Int[Array, ""] | int = 0
+    """The update's number within the round, from 0."""
+
+    @property
+    def queried(self) -> Dataset:
+        """The learner's steps at which the expert was queried."""
+        assert self.rollouts is not None
+        assert self.answered is not None
+        return self.rollouts._replace(size=self.answered.sum().astype(jnp.int32))
 
 
 class Samples(NamedTuple):

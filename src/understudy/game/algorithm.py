@@ -1,8 +1,8 @@
-"""What an algorithm is, where it sits in the paper's taxonomy, and the two idealised loops of section 5.
+"""What an algorithm is, and its card: where it sits in the paper's taxonomy.
 
-An algorithm is an immutable record of its hyperparameters with three pure functions. Its numbers are leaves of a
-pytree, so changing a learning rate compiles nothing anew and a sweep over one is a vmap axis; what changes shapes is a
-static field. The same fields make its command line and its entry in the documentation.
+An algorithm is an immutable record of its hyperparameters with pure functions. Floats are leaves of a pytree: changing
+a learning rate does not recompile, and a sweep over one is a vmap axis. Settings that change shapes are static fields.
+The command line, the documentation and `config.json` are generated from the same fields.
 """
 
 from abc import abstractmethod
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Key
 
 from understudy.core.errors import check_names, check_switches, unknown
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
@@ -26,9 +26,9 @@ NEEDS: dict[Moments, tuple[Need, ...]] = {
     "reward": ("demonstrations", "environment"),
     "on-Q": ("demonstrations", "environment", "expert"),
 }
+BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
 DEFAULT = "default"
 Part = TypeVar("Part", bound=eqx.Module)
-BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Card:
     title: str
     moments: Moments
     solver: Literal["primal", "dual", "-"]
-    """Which player runs no-regret; '-' for a fixed loss, where nothing is adversarial."""
+    """The player that runs no-regret; '-' for a fixed loss without an adversary."""
     needs: tuple[Need, ...]
     actions: tuple[Literal["continuous", "discrete"], ...]
     collects: str
     """What a round collects."""
     reference: str
     next_states: bool = False
-    """Whether it learns from the states that follow, which demonstrations may lack."""
+    """Whether it learns from next states, which demonstrations may lack."""
     values: bool = False
-    """Whether it asks the expert what an action is worth, and not which one it would take."""
+    """Whether it queries the expert for action values instead of actions."""
 
     @property
     def bound(self) -> str:
@@ -56,25 +56,28 @@ class Card:
 
 
 class Algorithm(eqx.Module):
-    """Abstract: three pure functions over an immutable record of hyperparameters. Every subclass is final.
+    """Abstract: pure functions over an immutable record of hyperparameters. Every subclass is final.
 
-    init(key, spec, demonstrations)   the state before the first round
-    update(state, data, key)          one round: its gradient steps are a scan inside
-    policy(state)                     the policy as it would be handed over now, in the environment's coordinates
+    init(key, spec, demonstrations)   the state before round 0
+    update(state, data, key)          one update; its gradient steps are a scan inside
+    policy(state)                     the policy to evaluate now, in the environment's coordinates
+
+    An on-Q algorithm may also say where the expert is queried (`gate`), and one that learns while it plays how often it
+    updates (`schedule`).
     """
 
     card: ClassVar[Card]
     stop_reasons: ClassVar[tuple[str, ...]] = ()
-    """Why a run may end before its rounds are over, in words: what `Info.stop` counts into, from 1."""
+    """Why a run may end early. `Info.stop` is an index into these, from 1."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     """Named settings beside the default ones."""
+    small: ClassVar[dict[str, Any]] = {}
+    """Settings small enough for a test: the protocol tests run every algorithm with them."""
     rounds: eqx.AbstractVar[int]
     episodes_per_round: ClassVar[int] = 0
-    """Episodes that a run plays in a round, for those that need an environment: a field of theirs."""
-    mixing: ClassVar[float | None] = None
-    """β: round i plays β^i π_E + (1 − β^i) π. None: the learner alone. A field of those that offer it."""
+    """Episodes that a run collects in a round. On-Q algorithms have a field of this name."""
     exploring: ClassVar[float] = 1.0
-    """How often the action whose value is asked for is any, each alike, and not the learner's or the expert's."""
+    """For algorithms that query action values: the probability that the action is drawn uniformly."""
 
     def __new__(cls, *_: Any, **settings: Any) -> Self:
         check_names(cls, settings)
@@ -93,25 +96,40 @@ class Algorithm(eqx.Module):
     def policy(self, state: State) -> Policy: ...
 
     def acting_policy(self, state: State) -> Policy:
-        """Who plays while it learns; by default the policy that would be handed over."""
+        """The policy that collects data. Default: `policy(state)`."""
         return self.policy(state)
+
+    def final_policy(self, state: State) -> Policy:
+        """The policy that a finished run returns. Default: `policy(state)`."""
+        return self.policy(state)
+
+    def final_payoff(self, state: State) -> float | None:
+        """The held-out payoff of `final_policy` in the algorithm's own moments. None: the loop measures one."""
+        return None
 
     @property
     def schedule(self) -> Schedule | None:
-        """How it learns while it plays; None for those whose rounds gather whole episodes, or nothing."""
+        """How it collects and updates. None: a round collects whole episodes, or nothing, and updates once."""
         return None
 
-    def final_payoff(self, state: State) -> float | None:
-        """The held-out payoff of `selected` in the algorithm's own moments, on the host; None: it measures none."""
-        return None
+    @property
+    def gated(self) -> bool:
+        """Whether `gate` decides where the expert is queried. Otherwise it is queried at every state."""
+        return type(self).gate is not Algorithm.gate
 
-    def expert_share(self, index: Array | int) -> Float[Array, ""] | None:
-        """How often the expert acts in the episodes of round `index`; None: never, and there is no coin to toss."""
-        return None if self.mixing is None else jnp.asarray(self.mixing, jnp.float32) ** index
+    def start_gate(self, state: State, index: Array, key: Key[Array, ""]) -> Any:
+        """The gate's memory at the start of an episode of round `index`: a pytree of arrays."""
+        return ()
 
-    def final_policy(self, state: State) -> Policy:
-        """What a finished run hands over; by default the policy as it is."""
-        return self.policy(state)
+    def gate(
+        self, state: State, carry: Any, obs: Array, act: Array, key: Key[Array, ""]
+    ) -> tuple[Any, Bool[Array, ""], Bool[Array, ""]]:
+        """(the gate's memory, whether to query the expert here, whether the expert acts here).
+
+        Called at each step of an episode with the learner's action `act`. Where the expert acts it is also queried, and
+        its action is its answer. Answers are counted against the budget; without budget left the learner acts.
+        """
+        return carry, jnp.asarray(True), jnp.asarray(False)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -124,12 +142,12 @@ class Algorithm(eqx.Module):
 
     @property
     def preset_name(self) -> str:
-        """Which named settings these are; "custom" if none."""
+        """The preset that these settings are; "custom" if none."""
         return next((name for name in (DEFAULT, *self.presets) if self.preset(name) == self), "custom")
 
 
 def adjusted(part: Part, given: Part | Mapping[str, Any]) -> Part:
-    """What stands for an algorithm's part: another one, or a table of those of its settings that change."""
+    """A part of an algorithm, such as its RL player: replaced by another one, or with some of its settings changed."""
     if not (isinstance(given, Mapping) and isinstance(part, eqx.Module)):
         return given
     check_names(type(part), given)
@@ -137,8 +155,8 @@ def adjusted(part: Part, given: Part | Mapping[str, Any]) -> Part:
 
 
 def adjustable(default: Part) -> Callable[[Part | Mapping[str, Any]], Part]:
-    """The converter of a part's field, so that `sac={"lr": 1e-3}` is the algorithm's own SAC with another rate.
+    """The converter of a part's field: `sac={"lr": 1e-3}` changes one setting of the default player.
 
-    Its own by default: a converter knows neither the preset, of which `preset` takes care, nor what `replace` replaces.
+    A converter knows neither the preset, which `preset` handles, nor what `dataclasses.replace` replaces.
     """
     return lambda given: adjusted(default, given)

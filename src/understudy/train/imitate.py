@@ -11,15 +11,12 @@ from typing import Any, SupportsIndex, cast
 import jax
 import numpy as np
 
-from understudy.collect.collectors import Collector, Fused, Hosted, Stepped
-from understudy.collect.workers import worker_count
+from understudy.collect.choose import collector_for
 from understudy.core.errors import DemonstrationError, NeedsError, SettingError, check_callable, check_seed, check_whole
 from understudy.core.progress import Progress
 from understudy.core.types import Dataset, Discrete
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
-from understudy.envs.values import Values
-from understudy.experts.expert import as_expert
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor
 from understudy.train import loop as run
@@ -121,36 +118,6 @@ def imitate(
             log.end(runs)
     config = {**asked, "seconds": round(trained.seconds, 3), **provenance()}
     return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
-
-
-def collector_for(
-    algorithm: Algorithm,
-    env: Environment | GymnasiumEnvironment | None,
-    expert: Any,
-    seeds: list[int],
-    workers: int | None = None,
-) -> Collector | None:
-    """What gathers a round's data: inside the compiled program where environment and expert allow it."""
-    if "environment" not in algorithm.card.needs or env is None:
-        return None
-    if algorithm.schedule is not None and isinstance(env, GymnasiumEnvironment):
-        hands = worker_count(len(seeds), env) if workers is None else workers
-        return Stepped(env, seeds, algorithm.schedule, algorithm.rounds, hands)
-    asked = as_expert(expert, env) if "expert" in algorithm.card.needs else None
-    values = None
-    if asked is not None and algorithm.card.values:
-        asked = asked.with_values(env, algorithm.card.title)
-        values = asked.values
-    if (
-        isinstance(env, Environment)
-        and (asked is None or asked.policy is not None)
-        and (values is None or isinstance(values, Values))
-    ):
-        limit = np.iinfo(np.int32).max if asked is None or asked.limit is None else asked.limit
-        if asked is None:
-            return Fused(env, None, np.int32(limit))
-        return Fused(env, asked.policy, np.int32(limit), asked.deterministic, values)
-    return Hosted(env, asked, seeds)
 
 
 def demonstrations_of(env: str) -> Demonstrations:

@@ -33,11 +33,12 @@ from understudy.game.schedule import Schedule
 from understudy.policies import Normalized, Policy
 from understudy.policies.actor import Actor
 from understudy.policies.normalization import Normalization
-from understudy.rl.base import Batch, Experience, PlayerState, RLPlayer, labelled, update_when_ready
+from understudy.rl.base import Batch, Experience, PlayerState, RLPlayer, make_batch, update_when_ready
 from understudy.rl.ppo import PPO
 from understudy.train import loop as run
 from understudy.train.checkpoints import Checkpoint
-from understudy.train.imitate import as_seeds, collector_for
+from understudy.collect.choose import collector_for
+from understudy.train.imitate import as_seeds
 from understudy.train.results import hyperparameters, provenance
 
 ROUNDS = 20
@@ -115,7 +116,7 @@ class TaskReward(Algorithm):
         assert rolled is not None
 
         def paid(steps: Transition, reward: Float[Array, "..."]) -> Batch:
-            return labelled(state.normalization.encode(steps), reward, self.truncation_is_terminal)
+            return make_batch(state.normalization.encode(steps), reward, self.truncation_is_terminal)
 
         def sample(k: Key[Array, ""]) -> Batch:
             place = jax.random.randint(k, (self.batch_size,), 0, played.size)

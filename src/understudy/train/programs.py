@@ -1,7 +1,8 @@
-"""The compiled programs of the training loop: rounds and turns of a share of the runs, their states donated.
+"""The compiled programs of the training loop: one round, or one update, of a share of the runs.
 
-On a CPU a program is called once for each core, with a share of the runs: a lane. What a round does beside the update
-is small: it keeps what was good when a run stops being finite, and reports what the host needs to know.
+On a CPU the runs are split into shares, one program call for each core. Around the algorithm's update a program does
+little: it lets the collector collect, keeps the last good state of a run that stops being finite, and reports what the
+host has to know. It also checks what the algorithm returns, while it is traced.
 """
 
 import os
@@ -13,48 +14,40 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.collect.collectors import Collected, Collector, Fused, round_data
-from understudy.collect.stepping import (
-    Chunk,
-    Surroundings,
-    finished,
-    history,
-    played,
-    remembered,
-    surroundings,
-)
+from understudy.collect.base import Collected, Collector, InProgram, Memory, Now
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
-from understudy.envs import Environment
 from understudy.game import Algorithm
 from understudy.game.schedule import Schedule
 from understudy.train.checkpoints import Place
+from understudy.train.contract import check_update
 
 Leaves = TypeVar("Leaves")
 
 
-class Outcome(NamedTuple):
+class RoundRecord(NamedTuple):
     """What the host reads of a round, for each run."""
 
     metrics: dict[str, Float[Array, " runs"]]
     active: Bool[Array, " runs"]
+    """Runs that took part in the round."""
     finite: Bool[Array, " runs"]
     stop: Int[Array, " runs"]
     undo: Bool[Array, " runs"]
     queries: Int[Array, " runs"]
-    """Asked of the expert in this round."""
+    """Queries to the expert in this round."""
 
 
-def merged(turns: list[Outcome]) -> Outcome:
-    """A round's outcome from those of its turns, (turns, runs) each, on the host.
+def merged(updates: list[RoundRecord]) -> RoundRecord:
+    """The record of a round from those of its updates, (updates, runs) each, on the host.
 
-    A round's numbers are those of the last turn that a run took part in, but for the return: the mean of the turns in
-    which episodes ended.
+    Metrics are those of the last update that a run took part in. The return is the mean over the updates in which
+    episodes ended.
     """
-    together: Outcome = jax.tree.map(lambda *parts: np.concatenate(parts), *turns)
-    took = np.maximum(together.active.sum(axis=0) - 1, 0)
+    together: RoundRecord = jax.tree.map(lambda *parts: np.concatenate(parts), *updates)
+    last_active = np.maximum(together.active.sum(axis=0) - 1, 0)
 
     def last(values: Any) -> Any:
-        return np.take_along_axis(values, took[None], axis=0)[0]
+        return np.take_along_axis(values, last_active[None], axis=0)[0]
 
     metrics = {name: last(values) for name, values in together.metrics.items()}
     if "return" in metrics:
@@ -64,14 +57,14 @@ def merged(turns: list[Outcome]) -> Outcome:
     fine = together.finite | ~together.active
     stop, undo = (np.where(together.active, x, 0).max(axis=0) for x in (together.stop, together.undo))
     queries = together.queries.sum(axis=0)
-    return Outcome(metrics, together.active[0], fine.all(axis=0), stop, undo.astype(bool), queries)
+    return RoundRecord(metrics, together.active[0], fine.all(axis=0), stop, undo.astype(bool), queries)
 
 
 def shares(runs: int) -> np.ndarray:
-    """Which runs go together in one program: a row of indices for each.
+    """Which runs go into one program: a row of indices for each program.
 
-    An accelerator takes all of them at once. XLA's CPU programs keep to one core when the networks are small, so there
-    the runs are dealt out to the cores, in equal shares (the last run is repeated where they do not divide).
+    An accelerator takes all runs at once. On a CPU, XLA keeps small networks on one core, so the runs are split evenly
+    over the cores. The last run is repeated where they do not divide.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     size = -(-runs // cores) if jax.default_backend() == "cpu" else runs
@@ -79,8 +72,28 @@ def shares(runs: int) -> np.ndarray:
     return np.minimum(np.arange(count * size), runs - 1).reshape(count, size)
 
 
-class Lane:
-    """A share of the runs: a program's inputs from round to round."""
+class RunKeys(NamedTuple):
+    """The random streams of runs. No key of one is ever a key of the other."""
+
+    update: Key[Array, " runs"]
+    collect: Key[Array, " runs"]
+
+    def at(self, schedule: Schedule | None, now: Now) -> "RunKeys":
+        """The keys of one update."""
+
+        def of_round(key: Key[Array, ""]) -> Key[Array, ""]:
+            return jax.random.fold_in(key, now.round)
+
+        if schedule is None:
+            u = jax.vmap(of_round)(self.update)
+            return RunKeys(u, jax.vmap(lambda k: jax.random.fold_in(k, 0))(u))  # OLDKEYS
+        keys = jax.vmap(lambda key: jax.random.fold_in(of_round(key), now.update))(self.update)
+        collect, update = jax.vmap(jax.random.split, out_axes=1)(keys)
+        return RunKeys(update, collect)
+
+
+class Program:
+    """A share of the runs: the inputs of the compiled round, carried from call to call."""
 
     def __init__(
         self,
@@ -90,129 +103,86 @@ class Lane:
         held_out: Dataset | None,
         keys: Key[Array, " runs"],
         runs: np.ndarray,
-        collector: Collector | None,
+        collector: Collector,
     ):
-        init_keys, self.keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
-        self.algorithm, self.schedule = algorithm, algorithm.schedule
+        init_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
+        collect_keys = jax.vmap(jax.random.fold_in, (0, None))(keys[runs], 2)  # 0 and 1 are the split's
+        self.algorithm, self.collector, self.runs = algorithm, collector, runs
+        self.keys = RunKeys(update_keys, collect_keys)
         self.demonstrations = demonstrations.of(runs)
         self.held_out = None if held_out is None else held_out.of(runs)
         self.states = _init(algorithm, spec, self.demonstrations, init_keys)
         jax.block_until_ready(self.states)  # type: ignore[no-untyped-call]
+        self.memory = _memory(collector.in_program, algorithm, self.states, spec)
         self.active = jnp.ones(len(runs), bool)
-        self.runs = runs
-        self.asked = jnp.zeros(len(runs), jnp.int32)
-        self.limit = jnp.asarray(np.iinfo(np.int32).max if collector is None else collector.limit, jnp.int32)
-        self.fused = collector if isinstance(collector, Fused) else None
+        self.queries = jnp.zeros(len(runs), jnp.int32)
         self.given: Any = None
-        """What was gathered on the host for the next call: a round's episodes, or a turn's steps."""
-        self.around: Surroundings | None = None
-        if self.schedule is not None:
-            env = None if self.fused is None else self.fused.env
-            self.around = _surroundings(algorithm, self.states, spec, self.schedule, env)
+        """What the collector gathered on the host for the next call."""
 
-    def restore(self, place: Place, asked: np.ndarray) -> None:
-        """Go on from a checkpoint, which holds all runs, not only those of the share."""
-        self.asked = jnp.asarray(asked[self.runs], jnp.int32)
+    def restore(self, place: Place, queries: np.ndarray) -> None:
+        """Continue from a checkpoint, which holds all runs."""
+        self.queries = jnp.asarray(queries[self.runs], jnp.int32)
         leaves = [jnp.asarray(leaf[self.runs]) for leaf in place.leaves]
         self.states = jax.tree.unflatten(jax.tree.structure(self.states), leaves)
         self.active = jnp.asarray(place.active[self.runs])
-        if self.around is not None:
-            # Rows that nothing was played into were not kept.
-            kept = [
-                jnp.asarray(leaf[self.runs])
-                if leaf.shape[1:] == new.shape[1:]
-                else new.at[:, : leaf.shape[1]].set(leaf[self.runs])
-                for leaf, new in zip(place.around, jax.tree.leaves(self.around), strict=True)
-            ]
-            self.around = jax.tree.unflatten(jax.tree.structure(self.around), kept)
-            if self.fused is None:  # episodes on the host begin anew
-                self.around = self.around._replace(totals=jnp.zeros_like(self.around.totals))
+        arrays = [leaf[self.runs] for leaf in place.around]
+        self.memory = self.collector.in_program.restored(self.memory, arrays)
 
-    def kept(self, rounds: int) -> list[Array]:
-        """What a checkpoint keeps of the surroundings after so many rounds: of the history, the rows that are real."""
-        if self.around is None or self.schedule is None:
-            return []
-        # In sixteenths of the room: every other size would be another program.
-        part = -(-self.schedule.capacity // 16)
-        size = min(
-            -(-rounds * self.schedule.updates * self.schedule.update_steps // part) * part, self.schedule.capacity
-        )
-        rows = jax.tree.map(lambda x: x[:, :size], (self.around.steps, self.around.reward))
-        return jax.tree.leaves(self.around._replace(steps=rows[0], reward=rows[1]))
-
-    @property
-    def calls(self) -> int:
-        """Programs that make a round: one, or one for each turn that is gathered on the host."""
-        return 1 if self.schedule is None or self.fused is not None else self.schedule.updates
+    def stored_memory(self, rounds: int) -> list[Array]:
+        """The collector's arrays that a checkpoint stores after so many rounds."""
+        return self.collector.in_program.stored(self.memory, rounds)
 
     def policies(self) -> Any:
-        """The policies that would play now, stacked, on the host."""
+        """The acting policies of the runs, stacked, on the host."""
         return jax.device_get(_policies(self.algorithm, self.states))
 
-    def advance(self, index: int, call: int = 0, wait: bool = False) -> Outcome:
-        """One call for all runs of the share. Lanes only go side by side if each waits, in its thread, for its own."""
-        if self.schedule is None:
-            self.states, self.active, outcome = _round(
-                self.algorithm,
-                self.states,
-                self.demonstrations,
-                self.keys,
-                jnp.asarray(index),
-                self.active,
-                self.fused,
-                self.given,
-                self.asked,
-                self.limit,
-            )
-            self.asked = self.asked + outcome.queries
-            outcome = jax.tree.map(lambda x: x[None], outcome)
-        else:
-            self.states, self.around, self.active, outcome = _turns(
-                self.algorithm,
-                self.states,
-                self.around,
-                self.demonstrations,
-                self.held_out,
-                self.keys,
-                jnp.asarray(index),
-                jnp.asarray(call),
-                self.active,
-                None if self.fused is None else self.fused.env,
-                self.given,
-                self.schedule,
-                self.schedule.updates // self.calls,
-            )
-        return jax.block_until_ready(outcome) if wait else outcome  # type: ignore[no-untyped-call]
+    def advance(self, index: int, call: int, wait: bool) -> RoundRecord:
+        """One call for all runs of the share. Programs run side by side only if each waits in its own thread."""
+        schedule, calls = self.algorithm.schedule, self.collector.calls_per_round
+        count = 1 if schedule is None else schedule.updates // calls
+        self.states, self.memory, self.active, self.queries, records = _advance(
+            self.algorithm,
+            self.collector.in_program,
+            self.states,
+            self.memory,
+            self.demonstrations,
+            self.held_out,
+            self.keys,
+            Now(jnp.asarray(index), jnp.asarray(call)),
+            self.active,
+            self.queries,
+            jnp.asarray(self.collector.limit, jnp.int32),
+            self.given,
+            count,
+        )
+        return jax.block_until_ready(records) if wait else records  # type: ignore[no-untyped-call]
 
 
 def traced(algorithm: Leaves) -> Leaves:
-    """Its numbers as arrays: arguments of a compiled program, not constants inside it."""
+    """The algorithm with its floats as arrays: arguments of a compiled program, not constants inside it."""
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32) if isinstance(x, float) else x, algorithm)
 
 
 @partial(jax.jit, static_argnames=("spec",))
 def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[Array, " runs"]) -> State:
-    """The states before the first round, one run after the other.
+    """The states before round 0, one run after the other.
 
-    Batched, the QR factorisations of several fresh networks share XLA's few CPU threads between them, and on two cores
-    they wait for each other for good.
+    Batched QR factorisations of several fresh networks deadlock on two cores (jaxlib 0.10.2).
     """
 
     def one(run: tuple[Dataset, Key[Array, ""]]) -> State:
         data, key = run
         return algorithm.init(key, spec, data._replace(steps=demonstrations.steps))
 
-    none = demonstrations._replace(steps=None)  # type: ignore[arg-type]
-    states = jax.lax.map(one, (none, keys))
-    # What is of a weak type here comes back from a round without it, for which the next would be compiled again.
+    sizes = demonstrations._replace(steps=None)  # type: ignore[arg-type]
+    states = jax.lax.map(one, (sizes, keys))
+    # A weakly typed leaf comes back from a round strongly typed, and the next round would compile again.
     return jax.tree.map(lambda x: jnp.asarray(x, x.dtype), states)
 
 
-@partial(jax.jit, static_argnames=("spec", "schedule"))
-def _surroundings(
-    algorithm: Algorithm, states: State, spec: Spec, schedule: Schedule, env: Environment | None
-) -> Surroundings:
-    return jax.vmap(lambda state: surroundings(schedule, spec, env, algorithm.acting_policy(state)))(states)
+@partial(jax.jit, static_argnames=("spec",))
+def _memory(collector: InProgram, algorithm: Algorithm, states: State, spec: Spec) -> Memory:
+    return collector.init(algorithm, states, spec)
 
 
 @jax.jit
@@ -220,127 +190,72 @@ def _policies(algorithm: Algorithm, states: State) -> Any:
     return jax.vmap(algorithm.acting_policy)(states)
 
 
-@partial(jax.jit, donate_argnames=("states",))
-def _round(
+@partial(jax.jit, donate_argnames=("states", "memory"), static_argnames=("count",))
+def _advance(
     algorithm: Algorithm,
+    collector: InProgram,
     states: State,
-    demonstrations: Dataset,
-    keys: Key[Array, " runs"],
-    index: Int[Array, ""],
-    active: Bool[Array, " runs"],
-    fused: Fused | None,
-    given: Collected | None,
-    asked: Int[Array, " runs"],
-    limit: Int[Array, ""],
-) -> tuple[State, Bool[Array, " runs"], Outcome]:
-    """A round of runs that gather whole episodes, or nothing."""
-
-    def one(
-        state: State,
-        data: Dataset,
-        key: Key[Array, ""],
-        active: Bool[Array, ""],
-        given: Collected | None,
-        asked: Int[Array, ""],
-    ) -> tuple[State, Bool[Array, ""], Outcome]:
-        key = jax.random.fold_in(key, index)
-        if fused is not None:
-            given = fused.collect(algorithm, state, index, asked, jax.random.fold_in(key, 0))
-        new, info = algorithm.update(state, round_data(data, given), key)
-        state, finite = _guarded(state, new, info, active)
-        queries, metrics = jnp.zeros((), jnp.int32), info.metrics
-        if given is not None:
-            metrics = metrics | {"return": given.returned}
-            if given.asks:
-                queries = jnp.where(active, given.rollouts.size, 0)
-                metrics = metrics | {"queries": (asked + queries).astype(jnp.float32)}
-        stop, undo = jnp.asarray(info.stop), jnp.asarray(info.undo)
-        going = active & finite & (stop == 0) & (asked + queries < limit)
-        return state, going, Outcome(metrics, active, finite, stop, undo, queries)
-
-    axes = (0, _by_run(demonstrations), 0, 0, 0, 0)
-    return jax.vmap(one, axes)(states, demonstrations, keys, active, given, asked)
-
-
-@partial(jax.jit, donate_argnames=("states", "around"), static_argnames=("schedule", "count"))
-def _turns(
-    algorithm: Algorithm,
-    states: State,
-    around: Surroundings,
+    memory: Memory,
     demonstrations: Dataset,
     held_out: Dataset | None,
-    keys: Key[Array, " runs"],
-    index: Int[Array, ""],
-    first: Int[Array, ""],
+    keys: RunKeys,
+    first: Now,
     active: Bool[Array, " runs"],
-    env: Environment | None,
-    given: Chunk | None,
-    schedule: Schedule,
+    queries: Int[Array, " runs"],
+    limit: Int[Array, ""],
+    given: Any,
     count: int,
-) -> tuple[State, Surroundings, Bool[Array, " runs"], Outcome]:
-    """`count` turns of runs that learn while they play, from turn `first` on.
+) -> tuple[State, Memory, Bool[Array, " runs"], Int[Array, " runs"], RoundRecord]:
+    """`count` updates, each after collecting. Updates are the outer loop and runs the inner one (`collect.replay`)."""
+    schedule = algorithm.schedule
 
-    The turns are the outer loop and the runs the inner one: all runs are at the same row of their histories, which
-    therefore stay where they are.
-    """
-
-    def turn(
-        carry: tuple[State, Surroundings, Bool[Array, " runs"]], number: Int[Array, ""]
-    ) -> tuple[tuple[State, Surroundings, Bool[Array, " runs"]], Outcome]:
-        states, around, active = carry
-        begins = jnp.asarray(schedule.begins(index, number))
-        turn_keys = jax.vmap(lambda k: jax.random.fold_in(jax.random.fold_in(k, index), number))(keys)
-        play_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(turn_keys)
-        if env is None:
-            assert given is not None
-            chunk = given
-        else:
-            anything = schedule.random_steps_left(index, number)
-
-            def play(state: State, world: Any, key: Key[Array, ""]) -> tuple[Any, Chunk]:
-                return played(env, algorithm.acting_policy(state), world, schedule, begins, anything, key)
-
-            world, chunk = jax.vmap(play)(states, around.world, play_keys)
-            around = around._replace(world=world)
-        around = remembered(around, chunk, schedule, index, number)
-        totals, ended, episodes = jax.vmap(finished)(jnp.where(begins, 0, around.totals), chunk)
-        around = around._replace(totals=totals)
+    def update(carry: Any, number: Int[Array, ""]) -> tuple[Any, RoundRecord]:
+        states, memory, active, queries = carry
+        now = Now(first.round, number)
+        update_keys, collect_keys = keys.at(schedule, now)
+        memory, collected = collector.collect(algorithm, states, memory, given, now, limit - queries, collect_keys)
 
         def one(
             state: State,
-            own: Surroundings,
             data: Dataset,
-            kept_aside: Dataset | None,
-            chunk: Chunk,
+            held_out: Dataset | None,
+            collected: Collected,
             key: Key[Array, ""],
             active: Bool[Array, ""],
-        ) -> tuple[State, Bool[Array, ""], Outcome]:
-            seen = RoundData(
-                data,
-                held_out=kept_aside,
-                replay=history(own, schedule, index, number),
-                new_steps=chunk.transitions(index),
-                task_reward=chunk.reward,
-                round=index,
-                update=number,
-            )
-            new, info = algorithm.update(state, seen, key)
+            queries: Int[Array, ""],
+        ) -> tuple[State, Bool[Array, ""], Int[Array, ""], RoundRecord]:
+            seen = _round_data(data, held_out, collected, now)
+            new, info = check_update(algorithm, state, algorithm.update(state, seen, key))
             state, finite = _guarded(state, new, info, active)
+            asked, metrics = jnp.zeros((), jnp.int32), info.metrics
+            if collected.mean_return is not None:
+                metrics = metrics | {"return": collected.mean_return}
+            if collected.answers is not None:
+                asked = jnp.where(active, collected.answers, 0)
+                metrics = metrics | {"queries": (queries + asked).astype(jnp.float32)}
+            if collected.env_steps is not None:
+                metrics = metrics | {"env_steps": collected.env_steps}
             stop, undo = jnp.asarray(info.stop), jnp.asarray(info.undo)
-            none = jnp.zeros((), jnp.int32)
-            return state, active & finite & (stop == 0), Outcome(info.metrics, active, finite, stop, undo, none)
+            going = active & finite & (stop == 0) & (queries + asked < limit)
+            return state, going, queries + asked, RoundRecord(metrics, active, finite, stop, undo, asked)
 
-        axes = (0, 0, _by_run(demonstrations), _by_run(held_out), 0, 0, 0)
-        states, active, outcome = jax.vmap(one, axes)(
-            states, around, demonstrations, held_out, chunk, update_keys, active
+        axes = (0, _by_run(demonstrations), _by_run(held_out), 0, 0, 0, 0)
+        states, active, queries, record = jax.vmap(one, axes)(
+            states, demonstrations, held_out, collected, update_keys, active, queries
         )
-        returned = jnp.where(episodes > 0, ended / jnp.maximum(episodes, 1), jnp.nan)
-        steps = jnp.full(returned.shape, (index * schedule.updates + number + 1) * schedule.update_steps, jnp.float32)
-        metrics = outcome.metrics | {"return": returned, "env_steps": steps}
-        return (states, around, active), outcome._replace(metrics=metrics)
+        return (states, memory, active, queries), record
 
-    (states, around, active), outcomes = jax.lax.scan(turn, (states, around, active), first + jnp.arange(count))
-    return states, around, active, outcomes
+    carry = (states, memory, active, queries)
+    if schedule is None:
+        carry, record = update(carry, first.update)
+        return *carry, jax.tree.map(lambda x: x[None], record)
+    carry, records = jax.lax.scan(update, carry, first.update + jnp.arange(count))
+    return *carry, records
+
+
+def _round_data(data: Dataset, held_out: Dataset | None, collected: Collected, now: Now) -> RoundData:
+    shared = {name: getattr(collected, name) for name in RoundData._fields if name in Collected._fields}
+    return RoundData(data, held_out=held_out, round=now.round, update=now.update, **shared)
 
 
 def _guarded(state: State, new: State, info: Info, active: Bool[Array, ""]) -> tuple[State, Bool[Array, ""]]:
@@ -352,5 +267,5 @@ def _guarded(state: State, new: State, info: Info, active: Bool[Array, ""]) -> t
 
 
 def _by_run(data: Dataset | None) -> Any:
-    """vmap's axes: the steps are shared, sizes are each run's own."""
+    """vmap's axes: the steps are shared, each run has its own size."""
     return None if data is None else Dataset(None, 0, None if data.episodes is None else 0)  # type: ignore[arg-type]

@@ -132,10 +132,10 @@ class AggreVaTe(Algorithm):
         return AggreVaTeState(policy, critic, normalization, history, jnp.zeros(history.steps.t.shape))
 
     def update(self, state: AggreVaTeState, data: RoundData, key: Key[Array, ""]) -> tuple[AggreVaTeState, Info]:
-        assert data.rollouts is not None
         assert data.action_values is not None
+        queried = data.queried
         critic_key, policy_key = jax.random.split(key)
-        tried = data.rollouts._replace(steps=data.rollouts.steps._replace(act=data.action_values.act))
+        tried = queried._replace(steps=queried.steps._replace(act=data.action_values.act))
         values = appended(state.values, state.history.size, data.action_values.value, tried.size)  # line 4
         state = state._replace(history=state.history.extend(tried), values=values)
         critic, error = self._fit(state, critic_key)  # line 5

@@ -164,10 +164,10 @@ class DAeQuIL(Algorithm):
         )
 
     def update(self, state: DAeQuILState, data: RoundData, key: Key[Array, ""]) -> tuple[DAeQuILState, Info]:
-        assert data.rollouts is not None
         assert data.expert_actions is not None
+        queried = data.queried
         critic_key, policy_key = jax.random.split(key)
-        rolled = self._own(state, data.rollouts)
+        rolled = self._own(state, queried)
         cloned = rolled.size == 0  # line 1: nothing was rolled out yet
         critic = self._best_response(state, rolled, data.expert_actions, critic_key)  # line 4
         gap = self.gaps(state, critic, rolled.steps, data.expert_actions)
@@ -175,7 +175,7 @@ class DAeQuIL(Algorithm):
         critics = jax.tree.map(
             lambda all_, new: jnp.where(cloned, all_, all_.at[state.round].set(new)), state.critics, critic
         )
-        history = state.history.extend(data.rollouts)  # line 5
+        history = state.history.extend(queried)  # line 5
         state = state._replace(critics=critics, history=history)
         share = data.demonstrations.size / (data.demonstrations.size + history.size)
         cloning_weight = jnp.where(cloned, 1.0, self.cloning_weight)  # line 1 has no other loss to weigh it against

@@ -12,7 +12,7 @@ it: where the expert mixes, the mean of its actions. Follow the leader over the 
 
 with ℓ as in behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. By default the
 learner plays alone, β = 0: demonstrations stand for the rounds in which the expert would act. Where it does, by a coin
-tossed at each step, what it does is its answer there (`understudy.collect.mixing`).
+tossed at each step, what it does is its answer there (`gate`).
 
 Reference: Ross, Gordon and Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
 Learning" (2011); Tables 13 and 15 of the paper.
@@ -27,7 +27,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from understudy.algorithms.off_q.bc import ell
 from understudy.core.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
@@ -116,6 +116,20 @@ class DAgger(Algorithm):
     def policy(self, state: DAggerState) -> Policy:
         return Normalized(state.policy, state.normalization)
 
+    @property
+    def gated(self) -> bool:
+        return self.mixing is not None
+
+    def start_gate(self, state: DAggerState, index: Array, key: Key[Array, ""]) -> Float[Array, ""]:
+        """β^i."""
+        return jnp.asarray(self.mixing, jnp.float32) ** index
+
+    def gate(
+        self, state: DAggerState, carry: Any, obs: Array, act: Array, key: Key[Array, ""]
+    ) -> tuple[Any, Bool[Array, ""], Bool[Array, ""]]:
+        """Query at every state; the expert acts with probability β^i (line 3)."""
+        return carry, jnp.asarray(True), jax.random.uniform(key) < carry
+
     def _player(self) -> Player:
         return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.gradient_steps)
 
@@ -130,9 +144,9 @@ def new_policy(key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], squash:
 
 def answered(data: RoundData) -> Dataset:
     """The round's states with the expert's actions."""
-    assert data.rollouts is not None
     assert data.expert_actions is not None
-    return data.rollouts._replace(steps=data.rollouts.steps._replace(act=data.expert_actions))
+    queried = data.queried
+    return queried._replace(steps=queried.steps._replace(act=data.expert_actions))
 
 
 def sample_both(demonstrations: Dataset, history: Dataset, key: Key[Array, ""], count: int) -> Transition:

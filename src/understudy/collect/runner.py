@@ -1,30 +1,30 @@
-"""A run on the host: its Gymnasium environments, which step a chunk at a time under a NumPy copy of its policy."""
+"""The Gymnasium environments of one run, which step a chunk at a time under a NumPy copy of its policy."""
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from understudy.collect.replay import Chunk, zero_chunk
 from understudy.collect.rollouts import check_actions
-from understudy.collect.stepping import Chunk
 from understudy.core.errors import SpecError
-from understudy.core.types import Continuous, Spec
+from understudy.core.types import Continuous
 from understudy.envs import GymnasiumEnvironment
 from understudy.policies import Carry, Policy, step
 
 
-class Order(NamedTuple):
-    """What a run does in a turn."""
+class StepRequest(NamedTuple):
+    """What a run's environments do before an update."""
 
     policy: Policy
-    """NumPy leaves, in the environment's own coordinates."""
+    """NumPy leaves, in the environment's coordinates."""
     reset: bool
-    """Begin new episodes first."""
-    anything: int
-    """How many of the first steps of each environment take any action, each alike, instead of the policy's."""
+    """Start new episodes first."""
+    random_steps: int
+    """How many of the first steps of each environment take random actions instead of the policy's."""
 
 
-class Played(NamedTuple):
+class TimedChunk(NamedTuple):
     """A chunk, and where the time went."""
 
     chunk: Chunk
@@ -32,24 +32,13 @@ class Played(NamedTuple):
     act_seconds: float
 
 
-def blank(spec: Spec, envs: int, steps: int) -> Chunk:
-    """A chunk of zeros."""
-
-    def zeros(kind: Any, *shape: int) -> Any:
-        return np.zeros((envs, steps, *shape), kind)
-
-    act = zeros(np.float32 if isinstance(spec.action, Continuous) else np.int32, *spec.action.shape)
-    obs, next_obs = zeros(np.float32, *spec.obs_shape), zeros(np.float32, *spec.obs_shape)
-    return Chunk(zeros(np.int32), obs, act, next_obs, zeros(np.float32), zeros(bool), zeros(bool))
-
-
-class Run:
-    """A run's environments, where their episodes are, and where its random numbers come from."""
+class Runner:
+    """A run's environments, their unfinished episodes, and its random number generators."""
 
     def __init__(self, env: GymnasiumEnvironment, seed: tuple[int, ...], envs: int, steps: int):
         self.name, self.spec, self.seed, self.steps = env.name, env.spec, seed, steps
-        noise, anything, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
-        self._noise, self._anything, self._starts = noise, anything, starts
+        noise, random, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
+        self._noise, self._random, self._starts = noise, random, starts
         self._envs = [env.one() for _ in range(envs)]
         self._kind = self._envs[0].action_space.dtype
         space = env.spec.action
@@ -58,29 +47,29 @@ class Run:
         self._t = np.zeros(envs, np.int32)
         self._carry: Carry | None = None
 
-    def play(self, order: Order) -> Played:
-        chunk = blank(self.spec, len(self._envs), self.steps)
+    def play(self, request: StepRequest) -> TimedChunk:
+        chunk = zero_chunk(self.spec, len(self._envs), self.steps)
         clock, act_seconds, began = time.perf_counter, 0.0, time.perf_counter()
-        if order.reset or self._carry is None:
-            self._carry = order.policy.reset(self._noise, (len(self._envs),))
+        if request.reset or self._carry is None:
+            self._carry = request.policy.reset(self._noise, (len(self._envs),))
             for number in range(len(self._envs)):
-                self._begin(number)
+                self._reset(number)
         for k in range(self.steps):
-            asked = clock()
-            act = self._any_action() if k < order.anything else self._act(order.policy, chunk)
-            act_seconds += clock() - asked
+            before = clock()
+            act = self._random_action() if k < request.random_steps else self._act(request.policy, chunk)
+            act_seconds += clock() - before
             self._carry = step(self._carry)
             chunk.t[:, k], chunk.obs[:, k], chunk.act[:, k] = self._t, self._obs, act
-            self._advance(order.policy, chunk, k, act.astype(self._kind))
+            self._advance(request.policy, chunk, k, act.astype(self._kind))
         self._check(chunk)
-        return Played(chunk, clock() - began - act_seconds, act_seconds)
+        return TimedChunk(chunk, clock() - began - act_seconds, act_seconds)
 
     def close(self) -> None:
         for env in self._envs:
             env.close()
 
-    def _begin(self, number: int) -> None:
-        """A new episode in one of the environments, from a seed of its own."""
+    def _reset(self, number: int) -> None:
+        """Start a new episode in one of the environments, with a seed of its own."""
         obs, _ = self._envs[number].reset(seed=int(self._starts[number].integers(2**31)))
         self._obs[number], self._t[number] = obs, 0
 
@@ -90,32 +79,32 @@ class Run:
         try:
             act = check_actions(chosen, len(self._envs), self.spec.action.shape)
         except SpecError:
-            self._check(chunk, self._obs)  # a policy that sees NaN is not to blame for what it does
+            self._check(chunk, self._obs)  # NaN observations make NaN actions: name the cause
             raise
         return act if self._bounds is None else np.minimum(np.maximum(act, self._bounds[0]), self._bounds[1])
 
-    def _any_action(self) -> np.ndarray:
+    def _random_action(self) -> np.ndarray:
         space, count = self.spec.action, len(self._envs)
         if isinstance(space, Continuous):
-            return self._anything.uniform(space.low, space.high, (count, *space.shape)).astype(np.float32)
-        return self._anything.integers(space.n, size=count)
+            return self._random.uniform(space.low, space.high, (count, *space.shape)).astype(np.float32)
+        return self._random.integers(space.n, size=count)
 
     def _advance(self, policy: Policy, chunk: Chunk, k: int, act: np.ndarray) -> None:
-        """One step of each environment; where an episode ends, the next one begins."""
+        """Step each environment; where an episode ends, start the next one."""
         for number, env in enumerate(self._envs):
             obs, reward, terminal, truncated, _ = env.step(act[number])
             last = terminal or truncated or self._t[number] == self.spec.horizon - 1
             chunk.next_obs[number, k], chunk.reward[number, k] = obs, reward
             chunk.terminal[number, k], chunk.last[number, k] = terminal, last
             if last:
-                self._begin(number)
-                self._carry = _renewed(self._carry, number, policy.reset(self._noise, (1,)))
+                self._reset(number)
+                self._carry = _with_row(self._carry, number, policy.reset(self._noise, (1,)))
             else:
                 self._obs[number] = obs
                 self._t[number] += 1
 
     def _check(self, chunk: Chunk, *now: np.ndarray) -> None:
-        """Refuse what is not finite, by name: in a chunk's arrays, and in the observations of now."""
+        """Refuse rewards and observations that are not finite."""
         for what, values in ("reward", chunk.reward), *(("observation", o) for o in (chunk.next_obs, chunk.obs, *now)):
             wrong = np.argwhere(~np.isfinite(np.asarray(values)))
             if len(wrong):
@@ -126,10 +115,10 @@ class Run:
                 )
 
 
-def _renewed(carry: Carry | None, number: int, fresh: Carry) -> Carry:
-    """The carry of a batch with one of its rows from another."""
+def _with_row(carry: Carry | None, number: int, fresh: Carry) -> Carry:
+    """The carry of a batch with one of its rows replaced."""
     assert carry is not None
-    renewed = Carry(*(np.array(column) for column in carry))
-    for column, new in zip(renewed, fresh, strict=True):
+    replaced = Carry(*(np.array(column) for column in carry))
+    for column, new in zip(replaced, fresh, strict=True):
         column[number] = new[0]
-    return renewed
+    return replaced

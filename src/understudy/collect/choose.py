@@ -1,0 +1,43 @@
+"""Which collector an algorithm needs in an environment."""
+
+from typing import Any
+
+from understudy.collect.base import NO_LIMIT, Collector, offline
+from understudy.collect.episodes import JaxEpisodes
+from understudy.collect.host import HostCollector
+from understudy.collect.steps import JaxSteps
+from understudy.collect.worker_collector import WorkerCollector
+from understudy.collect.workers import worker_count
+from understudy.envs import Environment, GymnasiumEnvironment
+from understudy.envs.values import Values
+from understudy.experts.expert import as_expert
+from understudy.game import Algorithm
+
+
+def collector_for(
+    algorithm: Algorithm,
+    env: Environment | GymnasiumEnvironment | None,
+    expert: Any,
+    seeds: list[int],
+    workers: int | None = None,
+) -> Collector:
+    """Inside the compiled program where environment and expert allow it, else on the host."""
+    if "environment" not in algorithm.card.needs or env is None:
+        return offline()
+    if algorithm.schedule is not None:
+        if isinstance(env, Environment):
+            return Collector(JaxSteps(env, algorithm.schedule))
+        count = worker_count(len(seeds), env) if workers is None else workers
+        return WorkerCollector(env, seeds, algorithm.schedule, algorithm.rounds, count)
+    queried = as_expert(expert, env) if "expert" in algorithm.card.needs else None
+    values = None
+    if queried is not None and algorithm.card.values:
+        queried = queried.with_values(env, algorithm.card.title)
+        values = queried.values
+    if isinstance(env, Environment):
+        if queried is None:
+            return Collector(JaxEpisodes(env, None))
+        if queried.policy is not None and (values is None or isinstance(values, Values)):
+            inside = JaxEpisodes(env, queried.policy, queried.deterministic, values)
+            return Collector(inside, NO_LIMIT if queried.limit is None else queried.limit)
+    return HostCollector(env, queried, seeds)

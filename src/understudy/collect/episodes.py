@@ -1,0 +1,135 @@
+"""Collecting whole episodes, and the expert's answers at their states, inside the compiled round.
+
+The expert answers with its action or, where an algorithm's card asks for values, with the value of one action that is
+tried. Either is one query for each state. Round 0 collects nothing: no policy is trained yet.
+"""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from understudy.collect.base import Collected, InProgram, Memory, Now
+from understudy.collect.gates import Gate
+from understudy.collect.rollouts import EpisodeBatch, play
+from understudy.core.arrays import Array, namespace
+from understudy.core.types import ActionSpace, ActionValues, Dataset, Discrete, State
+from understudy.envs import Environment
+from understudy.envs.values import Values
+from understudy.experts.expert import answer
+from understudy.game import Algorithm
+from understudy.policies import Policy
+
+
+class JaxEpisodes(InProgram):
+    """Episodes in a JAX environment, and the answers of an expert that is a policy."""
+
+    env: Environment
+    expert: Policy | None
+    """None: nobody is queried."""
+    deterministic: bool = eqx.field(static=True, default=False)
+    """The expert answers with its mode."""
+    values: Values | None = None
+    """Action values under the expert, for algorithms that query them."""
+
+    def collect(
+        self,
+        algorithm: Algorithm,
+        states: State,
+        memory: Memory,
+        given: Any,
+        now: Now,
+        answers_left: Int[Array, " runs"],
+        keys: Key[Array, " runs"],
+    ) -> tuple[Memory, Collected]:
+        one = partial(self.collect_run, algorithm, index=now.round)
+        return memory, jax.vmap(lambda state, left, key: one(state, left, key))(states, answers_left, keys)
+
+    def collect_run(
+        self, algorithm: Algorithm, state: State, left: Int[Array, ""], key: Key[Array, ""], index: Int[Array, ""]
+    ) -> Collected:
+        """What one run collects in round `index`, with `left` queries."""
+        play_key, answer_key = jax.random.split(key)
+        keys = jax.random.split(play_key, algorithm.episodes_per_round)
+        gate = None
+        if self.expert is not None and algorithm.gated:
+            budget = left // algorithm.episodes_per_round
+            gate = Gate(algorithm, state, self.expert, index, budget, self.deterministic)
+        episodes = play(self.env, algorithm.acting_policy(state), keys, False, gate, self.values is not None)
+        order, chosen = _answer_order(episodes, self.env.spec.horizon)
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[order], episodes)
+        steps = flat.steps._replace(round=jnp.full(order.shape, index, jnp.int32))
+        size = jnp.where(index == 0, 0, episodes.alive.sum()).astype(jnp.int32)
+        mean_return = jnp.where(index == 0, jnp.nan, episodes.rewards.sum(1).mean())
+        collected = Collected(Dataset(steps, size), mean_return=mean_return)
+        if self.expert is None:
+            return collected
+        answers = jnp.where(index == 0, 0, jnp.minimum(chosen, left)).astype(jnp.int32)
+        collected = collected._replace(answered=jnp.arange(order.shape[0]) < answers, answers=answers)
+        query = partial(answer, self.expert, self.deterministic)
+        actions = jax.vmap(query)(steps.t, steps.obs, jax.random.split(answer_key, order.shape[0]))
+        if flat.decisions is not None:  # where the expert acted, that is its answer
+            by_expert = flat.decisions.by_expert.reshape(-1, *(1,) * (actions.ndim - 1))
+            actions = jnp.where(by_expert, steps.act, actions)
+        if self.values is None:
+            return collected._replace(expert_actions=actions)
+        space, try_key = self.env.spec.action, jax.random.fold_in(key, 2)  # 0 and 1 are the split's
+        uniform_key, value_key = jax.random.split(try_key)
+        uniform = jax.random.uniform(uniform_key, (order.shape[0], uniforms_needed(space)))
+        tried = tried_actions(space, algorithm.exploring, steps.act, actions, uniform)
+        value_keys = jax.random.split(value_key, order.shape[0])
+        values = jax.vmap(self.values)(steps.t, flat.states, steps.obs, tried, value_keys)
+        return collected._replace(action_values=ActionValues(tried, values))
+
+
+def _answer_order(episodes: EpisodeBatch, horizon: int) -> tuple[Int[Array, " n"], Int[Array, ""]]:
+    """An order of all steps with those to be answered in front and padding behind, and how many are to be answered."""
+    alive = episodes.alive
+    if episodes.decisions is None:
+        return jnp.argsort((~alive).ravel(), stable=True), alive.sum()
+    chosen = alive & episodes.decisions.query
+    late = jnp.where(chosen, episodes.decisions.rank, jnp.where(alive, horizon, horizon + 1))
+    return jnp.argsort(late.ravel(), stable=True), chosen.sum()
+
+
+class GivenEpisodes(InProgram):
+    """Episodes and answers that were collected on the host."""
+
+    def collect(
+        self,
+        algorithm: Algorithm,
+        states: State,
+        memory: Memory,
+        given: Collected,
+        now: Now,
+        answers_left: Int[Array, " runs"],
+        keys: Key[Array, " runs"],
+    ) -> tuple[Memory, Collected]:
+        return memory, given
+
+
+def uniforms_needed(space: ActionSpace) -> int:
+    """Uniform numbers that `tried_actions` takes for a state."""
+    return 1 + (1 if isinstance(space, Discrete) else space.shape[0])
+
+
+def tried_actions(
+    space: ActionSpace, share: float | Array, learner: Array, expert: Array, uniform: Float[Array, "... k"]
+) -> Array:
+    """The action whose value is queried: drawn uniformly with probability `share`, else the learner's or the expert's.
+
+    `uniform` holds uniform numbers: the first chooses among the three, the others draw the action.
+    """
+    xp = namespace(uniform)
+    which, anywhere = uniform[..., 0], uniform[..., 1:]
+    if isinstance(space, Discrete):
+        random = xp.minimum(anywhere[..., 0] * space.n, space.n - 1)
+    else:
+        low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+        random, which = low + anywhere * (high - low), which[..., None]
+    own = xp.where(which < (1 + share) / 2, learner, expert)
+    return xp.where(which < share, random.astype(learner.dtype), own)

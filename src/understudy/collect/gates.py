@@ -1,0 +1,123 @@
+"""Gates: at which states the expert is queried, and where it acts in the learner's place.
+
+An algorithm's `gate` decides at each step of an episode. The classes here apply it, inside a compiled program and on
+the host, and keep to the budget. Where the expert acts it has been queried: its action is its answer there, and costs
+no second query.
+
+The budget of a round is split evenly over its episodes as far as the expert acts, so that acting never exceeds it.
+States where the expert is queried without acting are answered after the episodes, in the order of their `rank`: how
+many states of the same episode came before.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int, Key
+
+from understudy.core.arrays import Array
+from understudy.core.types import State
+from understudy.experts.expert import answer
+from understudy.game import Algorithm
+from understudy.policies import Policy
+
+
+class Decision(NamedTuple):
+    """A gate's decision at a step, in a batch or alone."""
+
+    query: Bool[Array, "..."]
+    """Whether the expert is to be queried here."""
+    rank: Int[Array, "..."]
+    """How many states of this episode the gate chose before."""
+    by_expert: Bool[Array, "..."]
+    """Whether the expert acted here."""
+
+
+class GateMemory(NamedTuple):
+    """What a gate remembers within an episode."""
+
+    carry: Any
+    """The algorithm's own."""
+    queries: Int[Array, ""]
+
+
+class Gate(eqx.Module):
+    """An algorithm's gate inside a compiled program, for one episode."""
+
+    algorithm: Algorithm
+    state: State
+    expert: Policy
+    round: Int[Array, ""]
+    budget: Int[Array, ""]
+    """Queries of an episode until which the expert may act."""
+    deterministic: bool = eqx.field(static=True)
+    """The expert answers with its mode."""
+
+    def start(self, key: Key[Array, ""]) -> GateMemory:
+        carry = self.algorithm.start_gate(self.state, self.round, key)
+        return GateMemory(jax.tree.map(jnp.asarray, carry), jnp.zeros((), jnp.int32))
+
+    def choose(
+        self, memory: GateMemory, t: Int[Array, ""], obs: Array, act: Array, key: Key[Array, ""]
+    ) -> tuple[GateMemory, Array, Decision]:
+        """The memory, the action to take (the learner's or the expert's), and the decision."""
+        gate_key, answer_key = jax.random.split(key)
+        carry, query, expert_acts = self.algorithm.gate(self.state, memory.carry, obs, act, gate_key)
+        query = jnp.asarray(query) | expert_acts
+        by_expert = jnp.asarray(expert_acts) & (memory.queries < self.budget)
+        act = jnp.where(by_expert, answer(self.expert, self.deterministic, t, obs, answer_key), act)
+        decision = Decision(query, memory.queries, by_expert)
+        return GateMemory(carry, memory.queries + query.astype(jnp.int32)), act, decision
+
+
+class HostGate:
+    """An algorithm's gate on the host, for a batch of episodes that step together."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        state: State,
+        index: int,
+        episodes: int,
+        budget: int,
+        query: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        key: Key[Array, ""],
+    ):
+        """`query` maps observations and their time steps to the expert's actions."""
+        self.algorithm, self.state, self.budget, self.query = algorithm, state, budget, query
+        start_key, self.key = jax.random.split(key)
+        self.carry = _start(algorithm, state, jnp.asarray(index), jax.random.split(start_key, episodes))
+        self.queries = np.zeros(episodes, np.int32)
+
+    def choose(self, t: int, obs: np.ndarray, actions: np.ndarray, alive: np.ndarray) -> tuple[np.ndarray, Decision]:
+        """The actions to take, and the decisions. The expert is not queried about episodes that are over."""
+        keys = jax.random.split(jax.random.fold_in(self.key, t), len(obs))
+        self.carry, query, expert_acts = _decide(self.algorithm, self.state, self.carry, obs, actions, keys)
+        query = (np.asarray(query) | np.asarray(expert_acts)) & alive
+        by_expert = np.asarray(expert_acts) & alive & (self.queries < self.budget)
+        if by_expert.any():
+            actions = np.array(actions)
+            actions[by_expert] = self.query(obs[by_expert], np.full(int(by_expert.sum()), t, np.int32))
+        decision = Decision(query, self.queries, by_expert)
+        self.queries = self.queries + query
+        return actions, decision
+
+
+@jax.jit
+def _start(algorithm: Algorithm, state: State, index: Array, keys: Key[Array, " n"]) -> Any:
+    return jax.vmap(partial(algorithm.start_gate, state, index))(keys)
+
+
+@jax.jit
+def _decide(
+    algorithm: Algorithm, state: State, carry: Any, obs: Array, act: Array, keys: Key[Array, " n"]
+) -> tuple[Any, Array, Array]:
+    def one(carry: Any, obs: Array, act: Array, key: Key[Array, ""]) -> tuple[Any, Array, Array]:
+        carry, query, expert_acts = algorithm.gate(state, carry, obs, act, key)
+        return carry, jnp.asarray(query), jnp.asarray(expert_acts)
+
+    return jax.vmap(one)(carry, obs, act, keys)

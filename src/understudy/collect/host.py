@@ -1,0 +1,122 @@
+"""Collecting whole episodes on the host: any environment, any expert."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from understudy.collect.base import NO_LIMIT, Collected, Collector, Request
+from understudy.collect.episodes import GivenEpisodes, tried_actions, uniforms_needed
+from understudy.collect.gates import HostGate
+from understudy.collect.rollouts import Episodes, rollout
+from understudy.core.types import ActionValues, Dataset, State, Transition
+from understudy.envs import Environment, GymnasiumEnvironment
+from understudy.experts.expert import Expert
+from understudy.game import Algorithm
+
+
+class HostCollector(Collector):
+    """A round's episodes and the expert's answers, before the compiled round."""
+
+    waits_for_round = True
+
+    def __init__(self, env: Environment | GymnasiumEnvironment, expert: Expert | None, seeds: list[int]):
+        super().__init__(GivenEpisodes(), NO_LIMIT if expert is None or expert.limit is None else expert.limit)
+        self.env, self.expert, self.seeds = env, expert, seeds
+
+    def gather(self, request: Request) -> Collected:
+        """What all runs collect, stacked. A run that has stopped collects nothing."""
+        algorithm, index = request.algorithm, request.round
+        capacity = algorithm.episodes_per_round * self.env.spec.horizon
+        policies = request.policies() if index else None
+        states = request.states() if index and algorithm.gated else None
+        queries, active = request.queries(), request.active()
+        runs = []
+        for run, seed in enumerate(self.seeds):
+            if policies is None or not active[run]:
+                runs.append(self._nothing(algorithm, capacity))
+                continue
+            start, answers, gating = np.random.SeedSequence([seed, index]).spawn(3)
+            left = self.limit - int(queries[run])
+            random = np.random.default_rng(answers)
+            gate = None
+            if states is not None:
+                state = jax.tree.map(lambda x, i=run: x[i], states)
+                gate = self._gate(algorithm, state, index, left, random, int(gating.generate_state(1)[0]))
+            policy: Any = jax.tree.map(lambda x, i=run: x[i], policies)
+            first = int(start.generate_state(1)[0])
+            episodes = rollout(self.env, policy, algorithm.episodes_per_round, first, deterministic=False, gate=gate)
+            runs.append(self._answered(algorithm, episodes, capacity, index, left, random))
+        return jax.tree.map(lambda *parts: np.stack(parts), *runs)
+
+    def _gate(
+        self, algorithm: Algorithm, state: State, index: int, left: int, random: np.random.Generator, seed: int
+    ) -> HostGate | None:
+        if self.expert is None:
+            return None
+        expert, count = self.expert, algorithm.episodes_per_round
+
+        def query(obs: np.ndarray, t: np.ndarray) -> np.ndarray:
+            return expert.ask(obs, self.env.spec, random, t)
+
+        return HostGate(algorithm, state, index, count, left // count, query, jax.random.key(seed))
+
+    def _answered(
+        self,
+        algorithm: Algorithm,
+        episodes: Episodes,
+        capacity: int,
+        index: int,
+        left: int,
+        random: np.random.Generator,
+    ) -> Collected:
+        """The episodes of a run with the expert's answers, as many as it may still query, in front."""
+        steps = Transition(*(np.asarray(episodes.flat(column)) for column in episodes.steps))
+        by_expert, chosen = np.zeros(len(steps.t), bool), len(steps.t)
+        if episodes.decisions is not None:  # in the order of `episodes.JaxEpisodes`
+            query, rank, by_expert = (episodes.flat(np.asarray(column)) for column in episodes.decisions)
+            order = np.argsort(np.where(query, rank, self.env.spec.horizon), kind="stable")
+            steps, by_expert = Transition(*(column[order] for column in steps)), by_expert[order]
+            chosen = int(query.sum())
+        padded = Transition(*(_padded(column, capacity) for column in steps))
+        padded = padded._replace(round=np.full(capacity, index, np.int32))
+        mean_return = np.float32(episodes.returns.mean())
+        collected = Collected(Dataset(padded, np.int32(len(steps.t))), mean_return=mean_return)
+        if self.expert is None:
+            return collected
+        count = min(chosen, left)
+        answers = np.int32(count)
+        collected = collected._replace(answered=np.arange(capacity) < count, answers=answers)
+        here, by_expert = Transition(*(column[:count] for column in steps)), by_expert[:count]
+        actions = np.array(here.act)
+        if not by_expert.all():  # where the expert acted, that is its answer
+            actions[~by_expert] = self.expert.ask(here.obs[~by_expert], self.env.spec, random, here.t[~by_expert])
+        if not algorithm.card.values:
+            return collected._replace(expert_actions=_padded(actions, capacity))
+        space = self.env.spec.action
+        uniform = random.random((count, uniforms_needed(space)))
+        tried = tried_actions(space, algorithm.exploring, here.act, actions, uniform)
+        values = self.expert.appraise(here.obs, tried)
+        return collected._replace(action_values=ActionValues(_padded(tried, capacity), _padded(values, capacity)))
+
+    def _nothing(self, algorithm: Algorithm, capacity: int) -> Collected:
+        spec = self.env.spec
+        obs = np.zeros((capacity, *spec.obs_shape), np.float32)
+        act = np.zeros((capacity, *spec.action.shape), np.float32 if spec.action.shape else np.int32)
+        flag, count = np.zeros(capacity, bool), np.zeros(capacity, np.int32)
+        steps = Transition(count, obs, act, obs, flag, flag, flag, count)
+        collected = Collected(Dataset(steps, np.int32(0)), mean_return=np.float32("nan"))
+        if self.expert is None:
+            return collected
+        collected = collected._replace(answered=flag, answers=np.int32(0))
+        if algorithm.card.values:
+            return collected._replace(action_values=ActionValues(act, np.zeros(capacity, np.float32)))
+        return collected._replace(expert_actions=act)
+
+
+def _padded(column: np.ndarray, capacity: int) -> np.ndarray:
+    column = np.asarray(column)
+    kind = np.int32 if column.dtype == np.int64 else np.float32 if column.dtype == np.float64 else column.dtype
+    out = np.zeros((capacity, *column.shape[1:]), kind)
+    out[: len(column)] = column
+    return out

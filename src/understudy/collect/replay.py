@@ -1,0 +1,128 @@
+"""The replay buffer of runs that learn while they play, and the steps that go into it.
+
+All runs are at the same row of their buffers, so that adding steps moves nothing else and buffers stay where they are.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from understudy.collect.base import Collected, Now
+from understudy.core.types import Continuous, Replay, Spec, Transition
+from understudy.game.schedule import Schedule
+
+
+class Chunk(NamedTuple):
+    """The steps of a run before an update: (environments, time, ...) arrays."""
+
+    t: Array
+    obs: Array
+    act: Array
+    next_obs: Array
+    reward: Array
+    terminal: Array
+    last: Array
+
+    def transitions(self, index: Int[Array, ""]) -> Transition:
+        known = jnp.ones_like(self.terminal)
+        round_ = jnp.full(self.t.shape, index, jnp.int32)
+        return Transition(self.t, self.obs, self.act, self.next_obs, self.terminal, self.last, known, round_)
+
+
+def zero_chunk(spec: Spec, envs: int, steps: int) -> Chunk:
+    """A chunk of zeros, as NumPy arrays."""
+
+    def zeros(kind: Any, *shape: int) -> Any:
+        return np.zeros((envs, steps, *shape), kind)
+
+    act = zeros(np.float32 if isinstance(spec.action, Continuous) else np.int32, *spec.action.shape)
+    obs, next_obs = zeros(np.float32, *spec.obs_shape), zeros(np.float32, *spec.obs_shape)
+    return Chunk(zeros(np.int32), obs, act, next_obs, zeros(np.float32), zeros(bool), zeros(bool))
+
+
+class ReplayMemory(NamedTuple):
+    """What runs that learn while they play carry along. The first axis of every array is the run."""
+
+    episodes: Any
+    """Where the episodes are in a JAX environment (`steps.EpisodeState`); None where the environment is on the host."""
+    returns: Float[Array, "runs envs"]
+    """What the unfinished episodes have returned so far."""
+    steps: Transition
+    """The rows of the replay buffer."""
+    reward: Float[Array, "runs n"]
+
+
+def empty(schedule: Schedule, spec: Spec, runs: int, episodes: Any = None) -> ReplayMemory:
+    """The memory of runs that have collected nothing."""
+    rows = (runs, schedule.capacity)
+    obs = jnp.zeros((*rows, *spec.obs_shape), jnp.float32)
+    continuous = isinstance(spec.action, Continuous)
+    act = jnp.zeros((*rows, *spec.action.shape), jnp.float32 if continuous else jnp.int32)
+    count, flag = jnp.zeros(rows, jnp.int32), jnp.zeros(rows, bool)
+    steps = Transition(count, obs, act, jnp.zeros_like(obs), flag, jnp.zeros_like(flag), ~flag, jnp.zeros_like(count))
+    return ReplayMemory(episodes, jnp.zeros((runs, schedule.envs)), steps, jnp.zeros(rows))
+
+
+def add(memory: ReplayMemory, chunk: Chunk, schedule: Schedule, now: Now) -> ReplayMemory:
+    """With the chunk of every run in its buffer, over the oldest steps where it is full."""
+    row = (now.round * schedule.updates + now.update) * schedule.update_steps % schedule.capacity
+    rows = jax.tree.map(lambda x: x.reshape(x.shape[0], schedule.update_steps, *x.shape[3:]), chunk)
+
+    def put(old: Array, new: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), row, axis=1)
+
+    steps = jax.tree.map(put, memory.steps, rows.transitions(now.round))
+    return memory._replace(steps=steps, reward=put(memory.reward, rows.reward))
+
+
+def collected(memory: ReplayMemory, chunk: Chunk, schedule: Schedule, now: Now) -> tuple[ReplayMemory, Collected]:
+    """The memory with a chunk of every run, and what the update sees of it."""
+    memory = add(memory, chunk, schedule, now)
+    begins = jnp.asarray(schedule.begins(*now))
+    returns, total, ended = jax.vmap(episode_returns)(jnp.where(begins, 0, memory.returns), chunk)
+    steps_so_far = (now.round * schedule.updates + now.update + 1) * schedule.update_steps
+    size = jnp.broadcast_to(jnp.minimum(steps_so_far, schedule.capacity), total.shape)
+    return memory._replace(returns=returns), Collected(
+        replay=Replay(memory.steps, memory.reward, size),
+        new_steps=chunk.transitions(now.round),
+        task_reward=chunk.reward,
+        mean_return=jnp.where(ended > 0, total / jnp.maximum(ended, 1), jnp.nan),
+        env_steps=jnp.full(total.shape, steps_so_far, jnp.float32),
+    )
+
+
+def episode_returns(
+    returns: Float[Array, " envs"], chunk: Chunk
+) -> tuple[Float[Array, " envs"], Float[Array, ""], Int[Array, ""]]:
+    """The returns of unfinished episodes after a chunk, the sum of those that ended in it, and their number."""
+
+    def one(carry: tuple[Array, Array], inputs: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        (returns, total), (reward, last) = carry, inputs
+        returns = returns + reward
+        return (jnp.where(last, 0, returns), total + jnp.where(last, returns, 0).sum()), None
+
+    (returns, total), _ = jax.lax.scan(one, (returns, jnp.zeros(())), (chunk.reward.T, chunk.last.T))
+    return returns, total, chunk.last.sum()
+
+
+def stored(memory: ReplayMemory, schedule: Schedule, rounds: int) -> list[Array]:
+    """The arrays of a memory after so many rounds, without buffer rows that are not filled yet.
+
+    Sizes are rounded up to sixteenths of the capacity: every other size would compile another program.
+    """
+    part = -(-schedule.capacity // 16)
+    size = min(-(-rounds * schedule.round_steps // part) * part, schedule.capacity)
+    steps, reward = jax.tree.map(lambda x: x[:, :size], (memory.steps, memory.reward))
+    return jax.tree.leaves(memory._replace(steps=steps, reward=reward))
+
+
+def restored(memory: ReplayMemory, arrays: list[Array]) -> ReplayMemory:
+    """A fresh memory with stored arrays in front of its empty rows."""
+    leaves = [
+        jnp.asarray(old) if old.shape[1:] == new.shape[1:] else new.at[:, : old.shape[1]].set(old)
+        for old, new in zip(arrays, jax.tree.leaves(memory), strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(memory), leaves)

@@ -1,0 +1,150 @@
+"""Collecting steps in a JAX environment, inside the compiled round.
+
+Episodes continue from update to update, and a new one starts where one ends.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from understudy.collect import replay
+from understudy.collect.base import Collected, InProgram, Memory, Now
+from understudy.collect.replay import Chunk, ReplayMemory
+from understudy.core.types import Continuous, Spec, State
+from understudy.envs import Environment
+from understudy.game import Algorithm
+from understudy.game.schedule import Schedule
+from understudy.policies import Carry, Policy, step
+
+
+class EpisodeState(NamedTuple):
+    """Where a run's episodes are; the first axis is the environment."""
+
+    state: Any
+    obs: Float[Array, "envs obs"]
+    t: Int[Array, " envs"]
+    carry: Carry
+
+
+class JaxSteps(InProgram):
+    """Steps in a JAX environment, into a replay buffer."""
+
+    env: Environment
+    schedule: Schedule = eqx.field(static=True)
+
+    def init(self, algorithm: Algorithm, states: State, spec: Spec) -> ReplayMemory:
+        # The keys give shapes only: a run's first update starts new episodes.
+        keys = jax.random.split(jax.random.key(0), self.schedule.envs)
+        episodes = jax.vmap(lambda state: start_all(self.env, algorithm.acting_policy(state), keys))(states)
+        return replay.empty(self.schedule, spec, jax.tree.leaves(states)[0].shape[0], episodes)
+
+    def collect(
+        self,
+        algorithm: Algorithm,
+        states: State,
+        memory: Memory,
+        given: Any,
+        now: Now,
+        answers_left: Int[Array, " runs"],
+        keys: Key[Array, " runs"],
+    ) -> tuple[Memory, Collected]:
+        begins, random_steps = jnp.asarray(self.schedule.begins(*now)), self.schedule.random_steps_left(*now)
+
+        def play(state: State, episodes: EpisodeState, key: Key[Array, ""]) -> tuple[EpisodeState, Chunk]:
+            policy = algorithm.acting_policy(state)
+            return play_steps(self.env, policy, episodes, self.schedule, begins, random_steps, key)
+
+        episodes, chunk = jax.vmap(play)(states, memory.episodes, keys)
+        return replay.collected(memory._replace(episodes=episodes), chunk, self.schedule, now)
+
+    def stored(self, memory: Memory, rounds: int) -> list[Array]:
+        return replay.stored(memory, self.schedule, rounds)
+
+    def restored(self, memory: Memory, arrays: list[Array]) -> Memory:
+        return replay.restored(memory, arrays)
+
+
+class GivenSteps(InProgram):
+    """Steps that worker processes took, into a replay buffer."""
+
+    schedule: Schedule = eqx.field(static=True)
+
+    def init(self, algorithm: Algorithm, states: State, spec: Spec) -> ReplayMemory:
+        return replay.empty(self.schedule, spec, jax.tree.leaves(states)[0].shape[0])
+
+    def collect(
+        self,
+        algorithm: Algorithm,
+        states: State,
+        memory: Memory,
+        given: Chunk,
+        now: Now,
+        answers_left: Int[Array, " runs"],
+        keys: Key[Array, " runs"],
+    ) -> tuple[Memory, Collected]:
+        return replay.collected(memory, given, self.schedule, now)
+
+    def stored(self, memory: Memory, rounds: int) -> list[Array]:
+        return replay.stored(memory, self.schedule, rounds)
+
+    def restored(self, memory: Memory, arrays: list[Array]) -> Memory:
+        memory = replay.restored(memory, arrays)
+        return memory._replace(returns=jnp.zeros_like(memory.returns))  # episodes on the host start again
+
+
+def play_steps(
+    env: Environment,
+    policy: Policy,
+    episodes: EpisodeState,
+    schedule: Schedule,
+    begins: Bool[Array, ""],
+    random_steps: Int[Array, ""],
+    key: Key[Array, ""],
+) -> tuple[EpisodeState, Chunk]:
+    """The steps of one run before an update."""
+    start_key, loop_key = jax.random.split(key)
+    fresh = start_all(env, policy, jax.random.split(start_key, schedule.envs))
+    episodes = jax.tree.map(lambda new, old: jnp.where(begins, new, old), fresh, episodes)
+
+    def one(here: EpisodeState, random: Bool[Array, ""], k: Key[Array, ""]) -> tuple[EpisodeState, Chunk]:
+        act_key, random_key, step_key, reset_key = jax.random.split(k, 4)
+        act = policy.draw(here.carry, here.obs, act_key)
+        act = jnp.where(random, random_action(env.spec, random_key), act).astype(act.dtype)
+        new = env.step(here.state, act, step_key)
+        last = new.terminal | (here.t == env.spec.horizon - 1)
+        taken = Chunk(here.t, here.obs, act, new.obs, new.reward, new.terminal, last)
+        continued = EpisodeState(new.state, new.obs, here.t + 1, step(here.carry))
+        restarted = _start(env, policy, reset_key)
+        return jax.tree.map(lambda a, b: jnp.where(last, a, b), restarted, continued), taken
+
+    def all_(episodes: EpisodeState, inputs: tuple[Array, Array]) -> tuple[EpisodeState, Chunk]:
+        number, k = inputs
+        keys = jax.random.split(k, schedule.envs)
+        return jax.vmap(one, (0, None, 0))(episodes, number < random_steps, keys)
+
+    inputs = (jnp.arange(schedule.steps_per_env), jax.random.split(loop_key, schedule.steps_per_env))
+    episodes, chunk = jax.lax.scan(all_, episodes, inputs)
+    return episodes, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), chunk)
+
+
+def start_all(env: Environment, policy: Policy, keys: Key[Array, " envs"]) -> EpisodeState:
+    """New episodes in all environments of a run."""
+    return jax.vmap(lambda k: _start(env, policy, k))(keys)
+
+
+def _start(env: Environment, policy: Policy, key: Key[Array, ""]) -> EpisodeState:
+    env_key, policy_key = jax.random.split(key)
+    state, obs = env.reset(env_key)
+    return EpisodeState(state, obs, jnp.zeros((), jnp.int32), jax.tree.map(jnp.asarray, policy.reset(policy_key)))
+
+
+def random_action(spec: Spec, key: Key[Array, ""]) -> Array:
+    """An action drawn uniformly."""
+    if isinstance(spec.action, Continuous):
+        low, high = np.asarray(spec.action.low, np.float32), np.asarray(spec.action.high, np.float32)
+        return jax.random.uniform(key, spec.action.shape, minval=low, maxval=high)
+    return jax.random.randint(key, (), 0, spec.action.n)

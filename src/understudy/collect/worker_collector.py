@@ -1,0 +1,70 @@
+"""Collecting steps in Gymnasium environments, by worker processes, an update's steps at a time."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from understudy.collect.base import Collector, Request
+from understudy.collect.replay import Chunk
+from understudy.collect.runner import StepRequest
+from understudy.collect.steps import GivenSteps
+from understudy.collect.workers import WorkerPool
+from understudy.envs import GymnasiumEnvironment
+from understudy.game.schedule import Schedule
+
+
+class WorkerCollector(Collector):
+    """Steps of all runs on the host. What is collected depends on seeds and policies, never on timing.
+
+    With staleness 0, the steps before an update are taken by the newest policy. With staleness 1 they are taken by the
+    policy before it: they are requested before the previous update, so that environments and updates run at once.
+    """
+
+    checkpoint_first_round = True
+
+    def __init__(self, env: GymnasiumEnvironment, seeds: list[int], schedule: Schedule, rounds: int, workers: int):
+        super().__init__(GivenSteps(schedule))
+        self.env, self.seeds, self.schedule, self.rounds, self.workers = env, seeds, schedule, rounds, workers
+        self.calls_per_round = schedule.updates
+        self._pool: WorkerPool | None = None
+        self._requested = False
+
+    @contextmanager
+    def opened(self, first_round: int) -> Iterator[None]:
+        """Worker processes. A run that resumes in `first_round` starts new episodes, with other seeds."""
+        entropy = [(seed, first_round) for seed in self.seeds]
+        envs, steps = self.schedule.envs, self.schedule.steps_per_env
+        with WorkerPool(self.env, entropy, envs, steps, self.workers) as self._pool:
+            self._requested = False
+            yield
+
+    @property
+    def pool(self) -> WorkerPool:
+        """The worker processes, and the time they spend on what."""
+        assert self._pool is not None
+        return self._pool
+
+    def gather(self, request: Request) -> Chunk:
+        """The steps of all runs before an update, stacked."""
+        if not self._requested:
+            self._request(request.policies, request.round, request.update, request.active())
+        chunks = self.pool.receive()
+        self._requested = False
+        following = divmod(request.round * self.schedule.updates + request.update + 1, self.schedule.updates)
+        if self.schedule.staleness and following[0] < self.rounds:
+            self._request(request.policies, *following, request.active())
+        return jax.tree.map(lambda *parts: np.stack(parts), *chunks)
+
+    def _request(self, policies: Callable[[], Any], index: int, update: int, active: np.ndarray) -> None:
+        reset = bool(self.schedule.begins(index, update))
+        random_steps = int(self.schedule.random_steps_left(index, update))
+        stacked = policies()
+        requests = [
+            StepRequest(jax.tree.map(lambda x, i=run: x[i], stacked), reset, random_steps) if active[run] else None
+            for run in range(len(self.seeds))
+        ]
+        self.pool.request(requests)
+        self._requested = True

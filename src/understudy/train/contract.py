@@ -1,0 +1,87 @@
+"""What the loop asks of an algorithm, checked with the algorithm's name in the message.
+
+`check_update` runs while a round is traced, so that it costs nothing afterwards; `check_policy` once before training.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from understudy.core.errors import AlgorithmError
+from understudy.core.types import Continuous, Dataset, Info, Spec, State
+from understudy.game import Algorithm
+from understudy.policies import Normalized, Policy
+from understudy.policies.combined import Ensemble
+from understudy.policies.gaussian import NetworkPolicy
+
+SAMPLE = 32
+"""Demonstrated observations that a fresh policy is tried on."""
+
+
+def check_update(algorithm: Algorithm, state: State, returned: Any) -> tuple[State, Info]:
+    """What `update` returned, if it is a state of the same structure and an `Info` with scalar metrics."""
+    name = algorithm.card.name
+    if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Info)):
+        what = f"a tuple of {len(returned)}" if type(returned) is tuple else f"a {type(returned).__name__}"
+        raise AlgorithmError(f"{name}.update returned {what}: return (state, Info(metrics))")
+    new, info = returned
+    before, after = (str(jax.tree.structure(tree)) for tree in (state, new))
+    if before != after:
+        raise AlgorithmError(
+            f"{name}.update changed the structure of its state, from {_short(before)} to {_short(after)}: "
+            "return the structure that init made"
+        )
+    paths = jax.tree_util.tree_leaves_with_path(state)
+    for (path, old), leaf in zip(paths, jax.tree.leaves(new), strict=True):
+        old, leaf = jnp.asarray(old), jnp.asarray(leaf)
+        if old.shape != leaf.shape or old.dtype != leaf.dtype:
+            raise AlgorithmError(
+                f"{name}.update changed state{jax.tree_util.keystr(path)} from {old.dtype}{list(old.shape)} to "
+                f"{leaf.dtype}{list(leaf.shape)}: keep shapes and dtypes"
+            )
+    for metric, value in info.metrics.items():
+        if jnp.ndim(value) != 0:
+            raise AlgorithmError(
+                f"{name}.update returned metric '{metric}' of shape {jnp.shape(value)}: a scalar is needed, "
+                "such as its mean"
+            )
+    return new, info
+
+
+def check_policy(algorithm: Algorithm, spec: Spec, state: State, demonstrations: Dataset) -> None:
+    """Refuse a policy whose actions do not fit the environment.
+
+    `state` is that of one run, on the host.
+    """
+    name, policy = algorithm.card.name, algorithm.policy(state)
+    if not isinstance(policy, Policy):
+        raise AlgorithmError(f"{name}.policy returned a {type(policy).__name__}: return a Policy")
+    space = spec.action
+    if isinstance(space, Continuous) and isinstance(policy, NetworkPolicy | Ensemble) and not _unit_box(space):
+        raise AlgorithmError(
+            f"{name}.policy returned a {type(policy).__name__}, whose actions are in [-1, 1]. The environment's are from "
+            f"{space.low} to {space.high}: return Normalized(policy, state.normalization)"
+        )
+    obs = np.asarray(demonstrations.steps.obs[:SAMPLE])
+    host: Any = jax.tree.map(np.asarray, policy)
+    act = np.asarray(host.mode(host.reset(np.random.default_rng(0), (len(obs),)), obs))
+    if act.shape != (len(obs), *space.shape):
+        raise AlgorithmError(
+            f"{name}.policy returned actions of shape {act.shape[1:]} for one observation: {space.shape} is needed"
+        )
+    outside = space.outside(act) & np.isfinite(act)
+    if outside.any():
+        value = float(act[outside][0])
+        hint = " Wrap the policy in Normalized" if not isinstance(policy, Normalized) else ""
+        raise AlgorithmError(f"{name}.policy returned action {value:g}, which is outside the action space.{hint}")
+
+
+def _unit_box(space: Continuous) -> bool:
+    return all(low == -1 and high == 1 for low, high in zip(space.low, space.high, strict=True))
+
+
+def _short(structure: str) -> str:
+    text = structure.removeprefix("PyTreeDef(").removesuffix(")")
+    return text if len(text) <= 80 else f"{text[:77]}..."
