@@ -1,7 +1,7 @@
-"""Arrays of either kind, and the sources of randomness of both.
+"""Functions that take NumPy and JAX arrays alike, and random numbers for both.
 
-Acting in a simulator that is not written in JAX must not cross to an accelerator once a step, so policies run on NumPy
-too. The same lines serve both: the arrays decide.
+Policies also act in simulators that are not written in JAX. There the same code runs on NumPy arrays, because sending
+every observation to an accelerator would be slow.
 """
 
 from types import ModuleType
@@ -14,51 +14,50 @@ import numpy as np
 from jaxtyping import Key
 
 Array = Any
-"""A JAX array, or a NumPy one on the host."""
+"""A JAX or a NumPy array."""
 Source = Key[jax.Array, ""] | np.random.Generator
-"""Where random numbers come from: a key for JAX arrays, a generator for NumPy ones."""
+"""A source of random numbers: a key for JAX arrays, a generator for NumPy arrays."""
 
 
 class Light(eqx.Module):
-    """A module whose methods are plain ones.
+    """An Equinox module with plain methods.
 
-    Equinox makes a pytree of a method whenever it is looked up, so that it can be an argument of a compiled function.
-    That takes 40 µs, several times in an action for which a network of 256 x 256 needs 20. None of ours is such an
-    argument.
+    Equinox wraps a method in a pytree at every attribute access, so that it can be passed to a compiled function. This
+    takes 40 µs, several times per action; a 256 x 256 network needs 20 µs. No method of ours is passed that way.
 
-    It can be sent to another process any number of times. Equinox remembers whatever is being initialised, and takes
-    what pickle makes for that until the end of the program: a worker that is sent a policy every turn would keep all.
+    It also pickles without a memory leak. Equinox keeps a reference to every module whose `__init__` has not run, and
+    pickle does not run it, so a worker that receives a policy for every update would keep all of them.
     """
 
     if not TYPE_CHECKING:
         __getattribute__ = object.__getattribute__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), vars(self))
+        return _rebuild, (type(self), vars(self))
 
 
-def _again(kind: type, fields: dict[str, Any]) -> Any:
-    """A module with these fields, as it was sent."""
-    made: Any = object.__new__(kind)
+def _rebuild(kind: type, fields: dict[str, Any]) -> Any:
+    """Make a module from its fields without calling `__init__`."""
+    module: Any = object.__new__(kind)
     for name, value in fields.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(module, name, value)
+    return module
 
 
 def namespace(*arrays: Array) -> ModuleType:
-    """`jax.numpy` if any of them is a JAX array, else `numpy`."""
+    """Return `jax.numpy` if any argument is a JAX array, else `numpy`."""
     return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
 
 
 def normal(source: Source, like: Array) -> Array:
-    """Standard normal numbers of the shape and type of `like`."""
+    """Draw standard normal numbers with the shape and dtype of `like`."""
     if isinstance(source, np.random.Generator):
         return source.standard_normal(like.shape).astype(like.dtype)
     return jax.random.normal(source, like.shape, like.dtype)
 
 
 def categorical(source: Source, logits: Array) -> Array:
-    """One index for each row of `logits`, drawn with probability softmax(logits)."""
+    """Draw one index for each row of `logits` with probability softmax(logits)."""
     if isinstance(source, np.random.Generator):
         return np.argmax(logits + source.gumbel(size=logits.shape), axis=-1)
     return jax.random.categorical(source, logits)

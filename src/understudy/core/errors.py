@@ -1,4 +1,7 @@
-"""Every error a user can cause, by name. A message says what is wrong, its value, and the way out, in one line."""
+"""The named errors and the checks that raise them.
+
+A message is one line: the name that is wrong, its value, and what is allowed or what to type.
+"""
 
 import dataclasses
 import difflib
@@ -7,51 +10,51 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, SupportsIndex
 
-CLOSE = 0.5
-"""How alike two names are at least, where one is suggested for the other."""
+MIN_SIMILARITY = 0.5
+"""Suggest a known name only if it is at least this similar, from 0 to 1."""
 
 
 class UnderstudyError(Exception):
-    """The base of all named errors; the command line prints its message as one line and exits with status 2."""
+    """The base class of all named errors. The command line prints the message and exits with status 2."""
 
 
 class DemonstrationError(UnderstudyError, ValueError):
-    """Demonstrations that cannot be read, do not add up, or do not fit their task."""
+    """Demonstrations are unreadable, inconsistent, or do not fit the environment."""
 
 
 class SpecError(UnderstudyError, ValueError):
-    """An environment, observation or action whose shape or kind does not fit."""
+    """An environment, observation, action or array has the wrong shape or type."""
 
 
 class SettingError(UnderstudyError, ValueError):
-    """A hyperparameter or argument outside its range."""
+    """A hyperparameter or argument is outside its range."""
 
 
 class NeedsError(UnderstudyError, ValueError):
-    """An algorithm was not given what its moments need: an environment, an expert."""
+    """An algorithm needs an environment or an expert that was not given."""
 
 
 class UnknownNameError(UnderstudyError, KeyError):
-    """A name that stands for nothing here; the message suggests the nearest one that does."""
+    """Unknown name. The message suggests the most similar known one."""
 
     def __str__(self) -> str:  # KeyError would show the repr
         return str(self.args[0])
 
 
 class RunError(UnderstudyError):
-    """A run directory or policy file that is missing, incomplete, or already taken."""
+    """A run directory or file is missing, incomplete, or already exists."""
 
 
 class NoSpaceError(RunError):
-    """The disk is full; the message says what is safe."""
+    """The disk is full. The message says which results are safe."""
 
 
 class ExtraError(UnderstudyError, ImportError):
-    """An optional dependency is not installed; the message names the command that installs it."""
+    """An optional dependency is not installed. The message has the command that installs it."""
 
 
 class WorkerError(UnderstudyError, RuntimeError):
-    """What plays the environments of some runs has failed, or its process has ended."""
+    """A worker process that steps environments failed or died."""
 
 
 class AlgorithmError(UnderstudyError, TypeError):
@@ -59,17 +62,20 @@ class AlgorithmError(UnderstudyError, TypeError):
 
 
 class DivergedError(UnderstudyError, ArithmeticError):
-    """Every run of a batch produced NaN or infinity."""
+    """All runs of a batch produced NaN or infinity."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str], hint: str = "", place: str = "") -> UnknownNameError:
-    """The error for an unknown `kind` called `name`, found in some `place`, suggesting the nearest of `known`."""
+def unknown(kind: str, name: str, known: Iterable[str], hint: str = "", where: str = "") -> UnknownNameError:
+    """The error for an unknown `name` of some `kind`. It suggests the most similar of `known`, or lists them."""
     known = sorted(known)
-    near = {option: _likeness(name.lower(), option.lower()) for option in known}
-    close = [option for option in known if near[option] >= CLOSE and near[option] == max(near.values())]
-    way_out = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}."
-    where = f" in {place}" if place else ""
-    return UnknownNameError(f"unknown {kind} '{name}'{where}: {way_out}{' ' + hint if hint else ''}")
+    similarity = {option: _similarity(name.lower(), option.lower()) for option in known}
+    best = max(known, key=lambda option: similarity[option], default=None)
+    if best is not None and similarity[best] >= MIN_SIMILARITY:
+        suggestion = f"did you mean '{best}'?"
+    else:
+        suggestion = f"known: {', '.join(known)}."
+    location = f" in {where}" if where else ""
+    return UnknownNameError(f"unknown {kind} '{name}'{location}: {suggestion}{' ' + hint if hint else ''}")
 
 
 def install_command(extra: str) -> str:
@@ -82,33 +88,33 @@ def missing_extra(extra: str, needs: str) -> ExtraError:
     return ExtraError(f"{needs}: {install_command(extra)}")
 
 
-def _likeness(name: str, option: str) -> float:
-    """From 0 to 1, and above that of any other where letters only changed places."""
+def _similarity(name: str, option: str) -> float:
+    """From 0 to 1. Names with the same letters in another order count as equal."""
     return 1.0 if sorted(name) == sorted(option) else difflib.SequenceMatcher(None, name, option).ratio()
 
 
 def check_positive(**settings: Any) -> None:
-    """Refuse settings that are not positive numbers."""
+    """Raise unless every setting is a finite number above 0."""
     _check_numbers(settings, "above 0", lambda value: 0 < value < float("inf"))
 
 
 def check_not_negative(**settings: Any) -> None:
-    """Refuse settings that are neither 0 nor positive numbers."""
+    """Raise unless every setting is a finite number of at least 0."""
     _check_numbers(settings, "of at least 0", lambda value: 0 <= value < float("inf"))
 
 
 def check_fraction(**settings: Any) -> None:
-    """Refuse settings that are not numbers from 0 up to, but not including, 1."""
+    """Raise unless every setting is in [0, 1)."""
     _check_numbers(settings, "from 0 to below 1", lambda value: 0 <= value < 1)
 
 
 def check_share(**settings: Any) -> None:
-    """Refuse settings that are not numbers from 0 to 1."""
+    """Raise unless every setting is in [0, 1]."""
     _check_numbers(settings, "from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def check_finite(**settings: Any) -> None:
-    """Refuse settings that are not finite numbers, of either sign."""
+    """Raise unless every setting is a finite number."""
     _check_numbers(settings, "that is finite", math.isfinite)
 
 
@@ -119,45 +125,45 @@ def _check_numbers(settings: dict[str, Any], words: str, fits: Callable[[float],
 
 
 def check_whole(least: int, **settings: Any) -> None:
-    """Refuse settings that are not whole numbers of at least `least`."""
+    """Raise unless every setting is an integer of at least `least`."""
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < least:
             raise SettingError(f"{name} is {value!r}: a whole number of at least {least} is needed")
 
 
 def check_choice(choices: tuple[str, ...], **settings: Any) -> None:
-    """Refuse settings that are not among the choices."""
+    """Raise unless every setting is one of the choices."""
     for name, value in settings.items():
         if value not in choices:
             raise SettingError(f"{name} is {value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
 def check_callable(words: str, **settings: Any) -> None:
-    """Refuse settings that are neither None nor functions."""
+    """Raise unless every setting is None or callable."""
     for name, value in settings.items():
         if value is not None and not callable(value):
             raise SettingError(f"{name} is {value!r}: a function of {words} is needed")
 
 
 def check_kind(kind: type, **settings: Any) -> None:
-    """Refuse settings that are not of the given class."""
+    """Raise unless every setting is an instance of the class."""
     for name, value in settings.items():
         if not isinstance(value, kind):
             raise SettingError(f"{name} is {value!r}: a {kind.__name__} is needed, such as {kind.__name__}()")
 
 
 def check_names(kind: type, settings: Iterable[str]) -> None:
-    """Refuse names that a record's class has no setting of; a part of it that has one is named."""
+    """Raise unless the class has all these settings. If a nested settings class has the name, the message says so."""
     own = {field.name: field.default for field in dataclasses.fields(kind) if field.init}
     for name in settings:
         if name not in own:
             parts = [part for part, value in own.items() if name in getattr(value, "__dataclass_fields__", {})]
-            hint = f"Or is it that of {' or '.join(parts)}, as in {parts[0]}={{'{name}': ...}}?" if parts else ""
-            raise unknown("hyperparameter", name, own, hint, place=kind.__name__)
+            hint = f"Or set it in {' or '.join(parts)}: {parts[0]}={{'{name}': ...}}." if parts else ""
+            raise unknown("hyperparameter", name, own, hint, where=kind.__name__)
 
 
 def check_switches(record: Any) -> None:
-    """Refuse what is neither true nor false in a field that is one of the two: "no" would pass for true."""
+    """Raise unless every boolean field is a bool. The string "no" would count as true."""
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
         if field.type in (bool, "bool") and not isinstance(value, bool):
@@ -165,7 +171,7 @@ def check_switches(record: Any) -> None:
 
 
 def check_layers(**settings: Any) -> None:
-    """Refuse hidden layers that are not a tuple of positive whole numbers."""
+    """Raise unless every setting is a tuple of positive layer widths."""
     for name, value in settings.items():
         if not isinstance(value, tuple | list):
             raise SettingError(f"{name} is {value!r}: a tuple of layer widths is needed, such as (256, 256)")
@@ -173,7 +179,7 @@ def check_layers(**settings: Any) -> None:
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed that NumPy or JAX would not take."""
+    """Raise unless the seed is valid for NumPy and JAX."""
     check_whole(0, seed=seed)
     if seed >= 2**32:
-        raise SettingError(f"seed is {seed}: it must be below 2**32")
+        raise SettingError(f"seed is {seed}: a whole number from 0 to 2**32 - 1 is needed")

@@ -1,9 +1,9 @@
-"""How a long computation reports where it is."""
+"""The callback by which a long computation reports its progress."""
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told after each round: rounds done, rounds in all, the mean of each metric over the runs still going."""
+    """Called after each round with the rounds done, the total, and each metric's mean over the active runs."""
 
     def __call__(self, done: int, total: int, metrics: dict[str, float]) -> None: ...

@@ -1,4 +1,4 @@
-"""Means with 95% intervals: Student's t, and Welch's for a difference; and whether one mean is below another."""
+"""Means with 95% confidence intervals (Student's t, Welch's for differences) and tests between two means."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from scipy.special import stdtr, stdtrit
 
 
 class Interval(NamedTuple):
-    """An estimate and its 95% interval; NaN ends where a single number cannot have one."""
+    """An estimate and its 95% confidence interval. Both ends are NaN for a single number."""
 
     mean: float
     low: float
@@ -38,19 +38,19 @@ class Sample(NamedTuple):
 
 
 def interval(sample: Sample) -> Interval:
-    """The mean of a sample with its 95% interval."""
+    """The mean of a sample with its 95% confidence interval."""
     return _interval(sample.mean, [(sample.std, sample.size)])
 
 
 def imitation_gap(expert: Sample, learner: Sample) -> Interval:
-    """J(π_E) − J(π) with its 95% interval."""
+    """J(π_E) − J(π) with its 95% confidence interval."""
     return _interval(expert.mean - learner.mean, [(expert.std, expert.size), (learner.std, learner.size)])
 
 
-def less(ours: Sample, theirs: Sample) -> float:
-    """The chance of a difference this far below, were the means the same (Welch's t, one-sided)."""
+def p_less(ours: Sample, theirs: Sample) -> float:
+    """The p-value of "ours is below theirs": Welch's t-test, one-sided. NaN if a sample is a single number."""
     if min(ours.size, theirs.size) < 2:
-        return float("nan")  # a single number has no spread to compare with
+        return float("nan")
     error, freedom = _welch([(ours.std, ours.size), (theirs.std, theirs.size)])
     difference = ours.mean - theirs.mean
     if error == 0:
@@ -58,11 +58,10 @@ def less(ours: Sample, theirs: Sample) -> float:
     return float(stdtr(freedom, difference / error))
 
 
-def apart(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
-    """The chance of a difference this large, either way, were the means the same (Welch's t, two-sided).
+def p_different(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
+    """The p-value of "the means differ": Welch's t-test, two-sided. NaN if a sample is a single number.
 
-    With several samples on a side, which must be independent, it is about the mean of their means. NaN where a
-    sample is a single number.
+    Each side is a list of independent samples; the test compares the means of their means.
     """
     if min(sample.size for sample in (*ours, *theirs)) < 2:
         return float("nan")
@@ -73,19 +72,19 @@ def apart(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
     return float(2 * stdtr(freedom, -abs(difference) / error))
 
 
-def holm(chances: Sequence[float]) -> list[float]:
-    """Holm's correction for looking at several: below 0.05, the whole family errs at most one time in twenty."""
-    order = np.argsort(chances)
-    corrected = np.empty(len(chances))
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction for several tests. Rejecting below 0.05 keeps the family-wise error rate at 5%."""
+    order = np.argsort(p_values)
+    corrected = np.empty(len(p_values))
     largest = 0.0
     for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(chances) - rank) * chances[index]))
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         corrected[index] = largest
-    return [float(chance) for chance in corrected]
+    return [float(p) for p in corrected]
 
 
 def _interval(mean: float, parts: list[tuple[float, int]]) -> Interval:
-    """Student's t with the Welch–Satterthwaite degrees of freedom over independent parts (standard deviation, size)."""
+    """Student's t with the Welch–Satterthwaite degrees of freedom for independent parts (standard deviation, size)."""
     if any(size < 2 for _, size in parts):
         return Interval(mean, float("nan"), float("nan"))
     error, freedom = _welch(parts)
@@ -96,7 +95,7 @@ def _interval(mean: float, parts: list[tuple[float, int]]) -> Interval:
 
 
 def _welch(parts: list[tuple[float, int]]) -> tuple[float, float]:
-    """The standard error of a sum of independent parts (standard deviation, size), and its degrees of freedom."""
+    """The standard error of a sum of independent parts (standard deviation, size) and its degrees of freedom."""
     variances = [std**2 / size for std, size in parts]
     total = sum(variances)
     if total == 0:

@@ -1,48 +1,44 @@
-"""Hyperparameters as a file can say them: numbers, words, lists and tables, made what the algorithm's fields are.
+"""Hyperparameters from a study file: TOML values converted to the types of an algorithm's fields.
 
-float        a finite number                        a field's class, such as sac = { lr = 1e-3 }: a table that
-int          a whole number                         replaces some of the fields of what is there
-bool         true or false                          something or None: "none" stands for None
-words        one of them                            tuples: a list
+field's type         TOML value
+float                finite number
+int                  whole number
+bool                 true or false
+Literal              one of its strings
+tuple                list
+X | None             X, or "none" for None
+dataclass            table that replaces some of its fields, such as sac = { lr = 1e-3 }
 """
 
 import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from understudy.algorithms import find
 from understudy.core.errors import SettingError, unknown
 
-Names = tuple[str, ...]
-At = Callable[[Names], str]
-"""From a setting's names, outermost first, to what its errors begin with: where it stands."""
 NONE = "none"
 
 
-def overrides(algorithm: str, preset: str, settings: Mapping[str, Any], at: At = lambda names: "") -> dict[str, Any]:
+def overrides(algorithm: str, preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as arguments of `Algorithm.preset`."""
-    return _fields(find(algorithm).preset(preset), settings, (), at, algorithm)
+    return _convert_fields(find(algorithm).preset(preset), settings, "", algorithm)
 
 
-def _fields(value: Any, given: Mapping[str, Any], names: Names, at: At, owner: str) -> dict[str, Any]:
-    known = [field.name for field in dataclasses.fields(value)]
-    hints, found = typing.get_type_hints(type(value)), {}
-    for name, setting in given.items():
-        where = (*names, name)
+def _convert_fields(current: Any, settings: Mapping[str, Any], prefix: str, owner: str) -> dict[str, Any]:
+    known = [field.name for field in dataclasses.fields(current)]
+    hints, converted = typing.get_type_hints(type(current)), {}
+    for name, value in settings.items():
         if name not in known:
-            error = unknown("hyperparameter", name, known, place=owner)
-            raise type(error)(f"{at(where)}{error}")
-        found[name] = _fitted(hints[name], setting, getattr(value, name), where, at)
-    return found
+            raise unknown("hyperparameter", name, known, where=owner)
+        converted[name] = _convert(hints[name], value, getattr(current, name), f"{prefix}{name}")
+    return converted
 
 
-def _fitted(kind: Any, value: Any, default: Any, names: Names, at: At) -> Any:
-    def wrong(needed: str) -> SettingError:
-        return SettingError(f"{at(names)}{'.'.join(names)} is {value!r}: {needed} is needed")
-
+def _convert(kind: Any, value: Any, current: Any, name: str) -> Any:
     options = get_args(kind)
     if get_origin(kind) in (typing.Union, types.UnionType) and types.NoneType in options:
         if value is None or value == NONE:
@@ -51,42 +47,42 @@ def _fitted(kind: Any, value: Any, default: Any, names: Names, at: At) -> Any:
         options = get_args(kind)
     if get_origin(kind) is Literal:
         if value not in options:
-            raise wrong(f"one of {', '.join(map(repr, options))}")
+            raise _wrong(name, value, f"one of {', '.join(map(repr, options))}")
         return value
     if get_origin(kind) is tuple:
         if not isinstance(value, list | tuple):
-            raise wrong("a list")
-        return tuple(
-            _fitted(options[0], item, None, (*names[:-1], f"{names[-1]}[{i}]"), at) for i, item in enumerate(value)
-        )
+            raise _wrong(name, value, "a list")
+        return tuple(_convert(options[0], item, None, f"{name}[{i}]") for i, item in enumerate(value))
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         if isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
-            raise wrong(f"a table of settings of {kind.__name__}")
-        changes = _fields(default, value, names, at, kind.__name__)
+            raise _wrong(name, value, f"a table of {kind.__name__} settings")
+        changes = _convert_fields(current, value, f"{name}.", kind.__name__)
         try:
-            return dataclasses.replace(default, **changes)
+            return dataclasses.replace(current, **changes)
         except SettingError as error:
-            raise SettingError(f"{at((*names, *named_by(error, value)))}{'.'.join(names)}: {error}") from error
+            raise SettingError(f"{name}: {error}") from error
+    return _convert_scalar(kind, value, name)
+
+
+def _convert_scalar(kind: Any, value: Any, name: str) -> Any:
     if kind is bool:
         if not isinstance(value, bool):
-            raise wrong("true or false")
+            raise _wrong(name, value, "true or false")
         return value
     if kind is int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise wrong("a whole number")
+            raise _wrong(name, value, "a whole number")
         return value
     if kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise wrong("a finite number")
+            raise _wrong(name, value, "a finite number")
         return float(value)
     if not callable(value):
-        raise wrong("a function, which only a study made in Python can hold,")
+        raise SettingError(f"{name} is {value!r}: a function is needed, so set it in Python and not in a file")
     return value
 
 
-def named_by(error: Exception, settings: Mapping[str, Any]) -> Names:
-    """The setting that an algorithm's own message begins with, if it is among these."""
-    word = str(error).split(" ", 1)[0].split("[", 1)[0]
-    return (word,) if word in settings else ()
+def _wrong(name: str, value: Any, needed: str) -> SettingError:
+    return SettingError(f"{name} is {value!r}: {needed} is needed")
