@@ -22,7 +22,7 @@ COUNTS, SEEDS, EPISODES, TURNS = (2, 4, 6, 8, 10), 5, 4, 3
 STUDY = f"""
 [protocol]
 seeds = {SEEDS}
-episodes = {EPISODES}
+eval_episodes = {EPISODES}
 [[task]]
 env = "Pendulum"
 trajectories = {list(COUNTS)}

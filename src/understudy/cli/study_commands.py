@@ -1,4 +1,4 @@
-"""`understudy study run|status|report`: from a study file to cells, and from cells to a page a person can look at."""
+"""`understudy study run|status|report`."""
 
 import os
 import sys
@@ -11,72 +11,62 @@ from tyro.conf import Positional
 from understudy.core import display
 from understudy.core.errors import RunError, SettingError, UnderstudyError, check_whole
 from understudy.core.options import Path_
-from understudy.core.statistics import interval
+from understudy.core.statistics import Sample, interval
 from understudy.core.storage import whole_file
 from understudy.policies.saved import load_policy
-from understudy.studies.cells import STUDY, Store
-from understudy.studies.evaluator import end_with
-from understudy.studies.groups import Group
+from understudy.studies.cells import FINAL, STUDY, Store
+from understudy.studies.evaluator import exit_with_parent
+from understudy.studies.groups import MISSING, Group, study_records
 from understudy.studies.plan import Study
-from understudy.studies.running import PARENT, Outcome, failure, run
+from understudy.studies.running import PARENT, last_failure, run
 from understudy.train.results import provenance, write_csv
 
 
 def run_command(
     file: Positional[str], out: Path_ = None, jobs: int | None = None, ray: str | None = None, report: bool = True
 ) -> None:
-    """Train and play everything that a study names and that is not there yet.
+    """Train and evaluate the runs of a study that have not finished.
 
-    The same command goes on after an interruption or a kill -9; a second one on the same directory helps.
+    Rerun the command to resume after an interruption or a crash. Run it in a second terminal to share the work.
 
     Args:
-        file: The study, a TOML file.
-        out: The study's directory. Default: runs/NAME.
-        jobs: Processes that share the work. Default: one for each core; one with an accelerator.
-        ray: The address of a Ray cluster, or "local" for one on this machine.
-        report: Write the report when all is there.
+        file: Study file (TOML).
+        out: Directory of the study. Default: runs/NAME.
+        jobs: Number of processes. Default: one per core, or one with an accelerator.
+        ray: Address of a Ray cluster, or "local" to start one on this machine.
+        report: Write the report when all runs have finished.
     """
     if jobs is not None:
         check_whole(1, jobs=jobs)
     if PARENT in os.environ:
-        end_with(int(os.environ[PARENT]))
+        exit_with_parent(int(os.environ[PARENT]))
     study = Study.load(file)
     directory = out or f"runs/{study.name}"
     if ray is not None:
         if jobs is not None:
-            raise SettingError(f"jobs is {jobs} and ray is {ray!r}: Ray decides how many go at once; leave out --jobs")
+            raise SettingError(f"jobs is {jobs} and ray is {ray!r}: Ray chooses the number of jobs, leave out --jobs")
         from understudy.studies.on_ray import run_on_ray
 
-        outcome = run_on_ray(study, directory, ray)
+        summary = run_on_ray(study, directory, ray)
     else:
-        again = ["-m", "understudy", "study", "run", str(file), "--out", str(directory), "--jobs", "1", "--no-report"]
-        outcome = run(study, directory, jobs, again=again)
-    told(study, directory, outcome)
-    if report and not outcome.failed:
+        options = ["--out", str(directory), "--jobs", "1", "--no-report"]
+        summary = run(study, directory, jobs, worker_command=["-m", "understudy", "study", "run", str(file), *options])
+    summary.print(study, directory)
+    if report and not summary.failed:
         report_command(str(directory))
-    if outcome.failed:
+    if summary.failed:
         sys.exit(1)
 
 
-def told(study: Study, directory: str | os.PathLike[str], outcome: Outcome) -> None:
-    """What a call did and what could not be done."""
-    plan, store = study.groups(), Store(directory)
-    cells = [cell for group in plan for cell in group.cells]
-    there = sum(store.has(cell.key) for cell in cells)
-    print(f"{study.name}: {there} of {len(cells)} cells, {outcome.stored} of them new. Kept in {directory}")
-    for name, why in outcome.failed.items():
-        print(f"failed: {name}: {why}", file=sys.stderr)
-
-
 def status_command(study: Positional[str]) -> None:
-    """How far a study is: finished, running, missing and diverged cells of each algorithm and task.
+    """Show the progress of a study: finished, diverged, running and failed runs of each algorithm and task.
 
     Args:
-        study: A study's file or directory.
+        study: Study file or directory.
     """
-    planned, store = _found(study)
+    plan, store = _load(study)
     rows = []
-    for group in planned.groups():
+    for group in plan.groups():
         records = [store.read(cell.key) for cell in group.cells if store.has(cell.key)]
         ended = Counter(record["status"].split()[0].rstrip(":") for record in records)
         rows.append(
@@ -85,114 +75,107 @@ def status_command(study: Positional[str]) -> None:
                 group.task.env,
                 f"{len(records)} of {len(group.cells)}",
                 ended["diverged"] or "",
-                _handed(records),
-                "" if len(records) == len(group.cells) else _doing(store, group),
+                _final_return(records),
+                "" if len(records) == len(group.cells) else _state(store, group),
             )
         )
-    display.show(("algorithm", "task", ">cells", ">diverged", ">return handed over", ""), rows, str(planned.title))
+    display.show(("algorithm", "task", ">runs", ">diverged", ">final return", ""), rows, str(plan.title))
     if store.quarantined:
-        print(f"\n{len(store.quarantined)} damaged cells were set aside in {store.directory}/quarantine")
+        print(f"\n{len(store.quarantined)} damaged files were moved to {store.directory}/quarantine")
 
 
 def report_command(study: Positional[str], out: Path_ = None, clips: bool = True) -> None:
-    """Write what came of a study: a page (HTML), figures (PNG, SVG), a Markdown table and a CSV file.
+    """Write the report of a study: a page (HTML), figures (PNG, SVG), a Markdown table and a CSV file.
 
     Args:
-        study: A study's file or directory.
-        out: Where to. Default: the study's directory.
-        clips: Show a rollout of the best policy where a task can be drawn.
+        study: Study file or directory.
+        out: Directory to write to. Default: the study's directory.
+        clips: Include a clip of the best policy of each task that can be rendered.
     """
-    from understudy.studies.report import clips as drawing
+    from understudy.paper.published import find_published
     from understudy.studies.report import figures, html, table
 
-    planned, store = _found(study)
-    groups = planned.groups()
-    cells = records(groups, store)
-    if all(record["status"] == "missing" for record in cells):
-        raise RunError(f"'{store.directory}' has no finished cell of {planned.name}: understudy study run first")
-    shown: dict[str, bytes] = {}
-    if clips:
-        for task in planned.tasks:
-            best = _best(cells, task.env)
-            try:
-                picture = None if best is None else drawing.clip(load_policy(store.policy_path(best)), task.env)
-            except UnderstudyError as error:  # a policy whose numbers overflow, say
-                print(f"warning: no clip of {task.env}: {error}", file=sys.stderr)
-                continue
-            if picture is not None:
-                shown[task.env] = picture
-    place = Path(out) if out is not None else store.directory
-    place.mkdir(parents=True, exist_ok=True)
-    aside = [(damaged.path.name, damaged.why) for damaged in store.quarantined]
-    page = html.render(cells, str(planned.title), provenance()["command"], shown, aside)
-    with whole_file(place / "report.html") as beside:
-        beside.write_text(page, encoding="utf-8")
-    with whole_file(place / "table.md") as beside:
-        beside.write_text(table.markdown(cells), encoding="utf-8")
-    write_csv(place / "results.csv", table.COLUMNS, table.rows(cells))
-    drawn = figures.draw(cells, place / "figure")
-    print(f"The report: {place / 'report.html'}. Beside it: table.md, results.csv, {', '.join(p.name for p in drawn)}")
+    plan, store = _load(study)
+    records = study_records(plan.groups(), store)
+    if all(record["status"] == MISSING for record in records):
+        raise RunError(f"no run of {plan.name} has finished in '{store.directory}': run understudy study run first")
+    directory = Path(out) if out is not None else store.directory
+    directory.mkdir(parents=True, exist_ok=True)
+    quarantined = [(damaged.path.name, damaged.reason) for damaged in store.quarantined]
+    images = _clips(plan, store, records) if clips else {}
+    command = provenance()["command"]
+    page = html.render(records, str(plan.title), command, images, quarantined, find_published)
+    with whole_file(directory / "report.html") as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    with whole_file(directory / "table.md") as temporary:
+        temporary.write_text(table.markdown(records, find_published), encoding="utf-8")
+    write_csv(directory / "results.csv", table.COLUMNS, table.result_rows(records))
+    drawn = figures.draw(records, directory / "figure", find_published)
+    files = ", ".join(["table.md", "results.csv", *(path.name for path in drawn)])
+    print(f"Report: {directory / 'report.html'}. In the same directory: {files}")
 
 
-def records(groups: list[Group], store: Store) -> list[dict[str, Any]]:
-    """The records of a study's cells, and for those that are not there what is asked of them."""
-    found = []
-    for group in groups:
-        for cell in group.cells:
-            if store.has(cell.key):
-                found.append({**store.read(cell.key), "shown": group.shown})
-            else:
-                found.append({"asked": cell.asked, "shown": group.shown, "status": "missing", "rows": []})
-    return found
-
-
-def _found(given: str) -> tuple[Study, Store]:
-    """A study and its directory, from either."""
+def _load(given: str) -> tuple[Study, Store]:
+    """A study and its store, from a study file or a study's directory."""
     path = Path(given)
     if path.is_dir():
         store = Store(path)
-        about = store.about()
-        if about is None:
-            raise RunError(
-                f"'{path}' has no {STUDY}, so it is no study's directory: understudy study run FILE makes one"
-            )
-        return Study.of(about["study"]), store
+        content = store.read_study_file()
+        if content is None:
+            raise RunError(f"'{path}' has no {STUDY}: give a study file, or a directory of understudy study run")
+        return Study.from_dict(content["study"]), store
     study = Study.load(path)
     store = Store(f"runs/{study.name}")
-    store.check_own()
+    store.check_directory()
     return study, store
 
 
-def _doing(store: Store, group: Group) -> str:
-    """What is with a group that is not all there."""
+def _clips(plan: Study, store: Store, records: list[dict[str, Any]]) -> dict[str, bytes]:
+    """Task → a clip of its best policy, for tasks that can be rendered."""
+    from understudy.studies.report.clips import clip
+
+    images = {}
+    for task in plan.tasks:
+        best = _best_key(records, task.env)
+        if best is None:
+            continue
+        try:
+            image = clip(load_policy(store.policy_path(best)), task.env)
+        except UnderstudyError as error:  # for example a policy whose actions are not finite
+            print(f"warning: no clip of {task.env}: {error}", file=sys.stderr)
+            continue
+        if image is not None:
+            images[task.env] = image
+    return images
+
+
+def _state(store: Store, group: Group) -> str:
+    """The state of a group with missing runs: running, failed, or neither."""
     if (store.directory / "claims" / f"{group.key}.lock").exists():
         claim = store.claim(group.key)
         if claim is None:
             return "running"
         claim.release()
-    why = failure(store, group)
-    return "" if why is None else f"failed: {why}"
+    error = last_failure(store, group)
+    return "" if error is None else f"failed: {error}"
 
 
-def _handed(found: list[dict[str, Any]]) -> str:
-    from understudy.core.statistics import Sample
-
-    means = [
-        sum(row["returns"]) / len(row["returns"])
-        for record in found
-        for row in record["rows"]
-        if row["x_kind"] == "final"
-    ]
+def _final_return(records: list[dict[str, Any]]) -> str:
+    means = list(_final_means(records).values())
     return str(interval(Sample.of(means))) if means else ""
 
 
-def _best(cells: list[dict[str, Any]], env: str) -> str | None:
-    """The cell of the task whose policy returns the most."""
-    scores = {
+def _best_key(records: list[dict[str, Any]], env: str) -> str | None:
+    """Key of the cell whose final policy has the highest return on a task."""
+    means = _final_means([record for record in records if record["config"]["task"]["env"] == env])
+    return max(means, key=lambda key: means[key]) if means else None
+
+
+def _final_means(records: list[dict[str, Any]]) -> dict[str, float]:
+    """Cell's key → mean return of its final policy."""
+    return {
         record["key"]: sum(row["returns"]) / len(row["returns"])
-        for record in cells
-        if record["asked"]["task"]["env"] == env
-        for row in record["rows"]
-        if row["x_kind"] == "final"
+        for record in records
+        for row in record["evaluations"]
+        if row["x_kind"] == FINAL
     }
-    return max(scores, key=lambda key: scores[key]) if scores else None

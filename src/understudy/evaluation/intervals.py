@@ -1,10 +1,10 @@
-"""Statistics over runs and tasks, each with a 95% interval by stratified bootstrap.
+"""Statistics over runs and tasks, each with a 95% interval from a stratified bootstrap.
 
-Scores are one number for each run, the mean over its episodes: an array (runs,) for one task, or a mapping from task to
-such an array. Runs are the unit: they are what another laboratory would repeat. The tasks are the strata: a resample
-draws, within each task, as many runs as there are, with replacement, and the interval runs from the 2.5% to the 97.5%
-quantile of the statistic over the resamples (percentile bootstrap; Agarwal et al., "Deep Reinforcement Learning at the
-Edge of the Statistical Precipice", NeurIPS 2021).
+A score is one number per run, the mean return of its episodes. Scores are an array (runs,) for one task, or a mapping
+from task to such an array. Runs are the unit of resampling, because another laboratory would repeat runs. Tasks are the
+strata: a resample draws as many runs of each task as it has, with replacement. The interval reaches from the 2.5% to
+the 97.5% quantile of the statistic over the resamples (percentile bootstrap; Agarwal et al., "Deep Reinforcement
+Learning at the Edge of the Statistical Precipice", NeurIPS 2021).
 
     mean            (1/K) Σ_k x̄_k                                   K tasks, x̄_k the mean of task k's runs
     iqm             the mean of the middle half of all runs of all tasks
@@ -12,11 +12,11 @@ Edge of the Statistical Precipice", NeurIPS 2021).
     improvement     (1/K) Σ_k (1/nm) Σ_ij [x_ki > y_kj] + ½ [x_ki = y_kj]
     imitation gap   (1/K) Σ_k (J_k(π_E) − x̄_k)
 
-With few runs the percentile interval is too narrow: of normal scores in one task it covers the mean about 85 times in
-100 with 5 runs, and 93 times with 20. `statistics.interval`, Student's t, covers it 95 times where scores are near to
-normal, but is for the mean of one task only. docs/statistics.md has the table.
+The percentile interval is too narrow with few runs: for normal scores of one task it covers the mean 85 times in 100
+with 5 runs and 93 times with 20. `statistics.interval` (Student's t) covers it 95 times if scores are close to normal,
+but it is for the mean of one task only. docs/statistics.md has the table.
 
-A task with a single run says nothing about other runs: there is a value, and the interval is None.
+If a task has a single run, the estimate has a value, and its interval is None.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +26,16 @@ import numpy as np
 
 from understudy.core.errors import SettingError, check_whole
 from understudy.core.statistics import Sample
-from understudy.evaluation.scores import Array, Known, Normal, Scores, by_task, known_returns, matched
+from understudy.evaluation.scores import Array, Known, Normal, Scores, by_task, known_returns, match_tasks
 
 Statistic = Callable[[Sequence[Array]], Any]
-"""Takes an array (..., runs) for each task, in the order of the tasks' names, and returns an array (...)."""
+"""Takes one array (..., runs) per task, sorted by the tasks' names, and returns an array (...)."""
 
 RESAMPLES = 10_000
 
 
 class Estimate(NamedTuple):
-    """A statistic and the ends of its 95% interval; None where single runs cannot have one."""
+    """A statistic and its 95% interval, which is None if a task has a single run."""
 
     value: float
     interval: tuple[float, float] | None
@@ -47,17 +47,17 @@ class Estimate(NamedTuple):
 
 
 def pooled(function: Callable[..., Any]) -> Statistic:
-    """`function(scores, axis=-1)` of all runs of all tasks together: `pooled(np.median)`."""
+    """A statistic of the runs of all tasks together: `function(scores, axis=-1)`, such as `pooled(np.median)`."""
     return lambda tasks: function(np.concatenate(tasks, axis=-1), axis=-1)
 
 
 def averaged(function: Callable[..., Any]) -> Statistic:
-    """The mean over tasks of `function(scores, axis=-1)` of each: tasks weigh the same, however many runs they have."""
+    """The mean over tasks of `function(scores, axis=-1)`. Every task has the same weight."""
     return lambda tasks: sum(function(task, axis=-1) for task in tasks) / len(tasks)
 
 
 def bootstrap(scores: Scores, statistic: Statistic, *, seed: int = 0, resamples: int = RESAMPLES) -> Estimate:
-    """Any statistic with its interval; `pooled` and `averaged` make one of a function such as `np.median`."""
+    """Any statistic with its interval. `pooled` and `averaged` make a statistic from a function such as `np.median`."""
     return _estimate(list(by_task(scores, "scores").values()), statistic, seed, resamples)
 
 
@@ -67,7 +67,7 @@ def mean(scores: Scores, *, seed: int = 0, resamples: int = RESAMPLES) -> Estima
 
 
 def standard_error(scores: Scores) -> float | None:
-    """Of that mean: √(Σ_k s_k² / n_k) / K; None where a task has a single run."""
+    """The standard error of `mean`: √(Σ_k s_k² / n_k) / K. None if a task has a single run."""
     samples = [Sample.of(task) for task in by_task(scores, "scores").values()]
     if min(sample.size for sample in samples) < 2:
         return None
@@ -75,21 +75,21 @@ def standard_error(scores: Scores) -> float | None:
 
 
 def iqm(scores: Scores, *, seed: int = 0, resamples: int = RESAMPLES) -> Estimate:
-    """The interquartile mean of all runs of all tasks: the lowest and the highest quarter, rounded down, are left out.
+    """The interquartile mean of all runs of all tasks, without the lowest and the highest quarter (rounded down).
 
-    Runs of different tasks are ranked together: give scores on one scale (`scores.expert_normalised`). A task with
-    more runs weighs more.
+    Runs of different tasks are ranked together, so give scores on one scale (`scores.expert_normalised`). A task with
+    more runs has more weight.
     """
     return bootstrap(scores, _middle_mean, seed=seed, resamples=resamples)
 
 
 def difference(x: Scores, y: Scores, *, paired: bool = False, seed: int = 0, resamples: int = RESAMPLES) -> Estimate:
-    """How much higher the mean of `x` is than that of `y`, averaged over tasks.
+    """The mean of `x` minus the mean of `y`, averaged over tasks.
 
-    `paired` is for runs that share seeds, in the same order: the pairs are resampled, so what a seed does to both
-    cancels. The value is the same, the interval narrower where the pairs are correlated.
+    `paired` is for runs with the same seeds in the same order. It resamples pairs, so that effects of a seed on both
+    algorithms cancel. The value is the same; the interval is narrower if the pairs are correlated.
     """
-    xs, ys = matched(x, y, paired)
+    xs, ys = match_tasks(x, y, paired)
     if paired:
         return _estimate([a - b for a, b in zip(xs, ys, strict=True)], averaged(np.mean), seed, resamples)
     of_mean = averaged(np.mean)
@@ -99,13 +99,13 @@ def difference(x: Scores, y: Scores, *, paired: bool = False, seed: int = 0, res
 def probability_of_improvement(
     x: Scores, y: Scores, *, paired: bool = False, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
-    """P(X > Y), averaged over tasks, a tie counted as half: for one task, Mann and Whitney's U over nm.
+    """P(X > Y), averaged over tasks, with ties counted as half. For one task it is the Mann-Whitney U over nm.
 
-    Unpaired, every run of `x` is held against every run of `y`; `paired`, only against that of the same seed, which is
-    another number where pairs are correlated. Where all of `x` is above all of `y` every resample says so, too: the
-    interval is (1, 1), and says nothing about the runs that were not made.
+    Without `paired`, every run of `x` is compared with every run of `y`; with `paired`, only with the run of the same
+    seed, which gives another number if pairs are correlated. If every run of `x` is above every run of `y`, so are all
+    resamples, and the interval is (1, 1) however few runs there are.
     """
-    xs, ys = matched(x, y, paired)
+    xs, ys = match_tasks(x, y, paired)
     if paired:
         wins = [_beats(a, b) for a, b in zip(xs, ys, strict=True)]
         return _estimate(wins, averaged(np.mean), seed, resamples)
@@ -113,8 +113,8 @@ def probability_of_improvement(
     wins = [_beats(a[:, None], b) for a, b in zip(xs, ys, strict=True)]
 
     def improvement(chosen: Sequence[Array]) -> Array:
-        """Of the runs with these numbers; how often each was chosen is faster than the pairs, one by one."""
-        counts = [_counts(numbers) for numbers in chosen]
+        """The statistic of chosen run indices. Counting choices of a run is faster than comparing all pairs."""
+        counts = [_counts(indices) for indices in chosen]
         tasks = zip(counts[: len(xs)], wins, counts[len(xs) :], strict=True)
         return sum(((a @ won) * b).sum(axis=-1) / won.size for a, won, b in tasks) / len(xs)
 
@@ -126,8 +126,8 @@ def imitation_gap(
 ) -> Estimate:
     """J(π_E) − J(π), averaged over tasks.
 
-    The expert's own spread enters where it is known: its episodes are resampled, a `Sample`'s mean is drawn from a
-    normal distribution with the sample's standard error, and a number is taken as exact.
+    `expert` may be the returns of its episodes, which are resampled; a `Sample`, whose mean is drawn from a normal
+    distribution with the sample's standard error; or a number, which counts as exact.
     """
     learners = by_task(scores, "scores")
     experts = known_returns(expert, learners, "expert")
@@ -143,7 +143,7 @@ def _estimate(strata: Sequence[Array | Normal], statistic: Statistic, seed: int,
     check_whole(0, seed=seed)
     check_whole(1, resamples=resamples)
     given = [stratum if isinstance(stratum, np.ndarray) else np.array(stratum[:1]) for stratum in strata]
-    value = _checked(statistic(given), (), "the scores")
+    value = _check_values(statistic(given), (), "the scores")
     if any(s.size < 2 if isinstance(s, np.ndarray) else np.isnan(s[1]) for s in strata):
         return Estimate(float(value), None)
     rng = np.random.default_rng(seed)
@@ -153,34 +153,34 @@ def _estimate(strata: Sequence[Array | Normal], statistic: Statistic, seed: int,
         else rng.normal(*stratum, size=(resamples, 1))
         for stratum in strata
     ]
-    low, high = np.quantile(_checked(statistic(drawn), (resamples,), "a resample of them"), [0.025, 0.975])
+    low, high = np.quantile(_check_values(statistic(drawn), (resamples,), "a resample"), [0.025, 0.975])
     return Estimate(float(value), (float(low), float(high)))
 
 
-def _checked(values: Any, shape: tuple[int, ...], of: str) -> Array:
+def _check_values(values: Any, shape: tuple[int, ...], of: str) -> Array:
     values = np.asarray(values, np.float64)
     if values.shape != shape:
-        raise SettingError(f"statistic returned shape {values.shape} where {shape} is needed: reduce the last axis")
+        raise SettingError(f"statistic returned shape {values.shape}: shape {shape} is needed, reduce the last axis")
     if not np.isfinite(values).all():
         raise SettingError(f"statistic of {of} is {values[~np.isfinite(values)][0]}: it must be finite")
     return values
 
 
 def _middle_mean(tasks: Sequence[Array]) -> Array:
-    """scipy.stats.trim_mean(·, 0.25) of all runs; importing that module takes longer than the bootstrap."""
+    """scipy.stats.trim_mean(·, 0.25) of all runs. Importing scipy.stats would take longer than the bootstrap."""
     values = np.concatenate(tasks, axis=-1)
     size = values.shape[-1]
     cut = size // 4
     return np.partition(values, (cut, size - cut - 1))[..., cut : size - cut].mean(axis=-1)
 
 
-def _counts(numbers: Array) -> Array:
-    """How often each of 0 to n − 1 is among the n numbers along the last axis."""
-    rows = numbers.reshape(-1, numbers.shape[-1]).astype(int)
-    places = rows + rows.shape[1] * np.arange(len(rows))[:, None]
-    return np.bincount(places.ravel(), minlength=rows.size).reshape(numbers.shape).astype(np.float64)
+def _counts(indices: Array) -> Array:
+    """How often each of 0, ..., n − 1 occurs among the n indices along the last axis."""
+    rows = indices.reshape(-1, indices.shape[-1]).astype(int)
+    bins = rows + rows.shape[1] * np.arange(len(rows))[:, None]
+    return np.bincount(bins.ravel(), minlength=rows.size).reshape(indices.shape).astype(np.float64)
 
 
 def _beats(x: Array, y: Array) -> Array:
-    """1 where x is above y, ½ where they tie."""
+    """1 where x > y, ½ where x = y."""
     return 0.5 * (x > y) + 0.5 * (x >= y)

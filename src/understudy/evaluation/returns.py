@@ -1,7 +1,7 @@
-"""How good a policy is: returns in the environment, the imitation gap J(π_E) − J(π), and 95% intervals for both.
+"""Returns of policies in an environment, the imitation gap J(π_E) − J(π), and 95% intervals of both.
 
-Intervals are Student's t over the means of independent runs (seeds); with a single run, over its episodes, which says
-nothing about other seeds. The gap's interval adds the expert's own uncertainty (Welch).
+Intervals are Student's t over the means of independent runs (seeds). With a single run they are over its episodes,
+which says nothing about other seeds. The gap's interval includes the uncertainty of the expert's return (Welch).
 """
 
 import time
@@ -26,31 +26,31 @@ from understudy.policies.actor import Actor, check_fits
 
 @dataclass(frozen=True)
 class Score:
-    """The runs of one demonstration count, together."""
+    """Mean return and imitation gap of the runs with one number of demonstrated episodes."""
 
     episodes: int | None
-    """Demonstration episodes they learned from."""
+    """Demonstrated episodes in the training data."""
     runs: int
     learner: Interval
     gap: Interval | None
-    """None where the expert's return is not known."""
+    """None if the expert's return is not known."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns of some policies in an environment."""
+    """Returns of several policies in an environment."""
 
     env: str
     returns: np.ndarray
     """(policies, episodes)."""
     about: list[dict[str, Any]]
-    """What each policy is: seed, episodes, ..."""
+    """Metadata of each policy: seed, demonstrated episodes, ..."""
     expert: Sample | None = None
     seconds: float = float("nan")
-    """Time spent playing."""
+    """Wall-clock time of the rollouts."""
 
     def scores(self) -> list[Score]:
-        """A row for each demonstration count."""
+        """One score per number of demonstrated episodes."""
         counts = [about.get("episodes") for about in self.about]
         rows = []
         for count in sorted(set(counts), key=lambda c: -1 if c is None else c):
@@ -70,48 +70,57 @@ def evaluate(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Play `episodes` episodes with each policy; returns are the environment's own.
+    """Roll out each policy deterministically for `episodes` episodes and return the undiscounted task returns.
 
-    Each policy has starts of its own, drawn from `seed` and its place: with shared starts the policies' means would
-    move together, and an interval over them would be too narrow. `workers` processes share the policies of a Gymnasium
-    environment given by name; the returns are the same however many there are. (They are spawned, so a script that asks
-    for them needs the `if __name__ == "__main__":` guard.)
+    Each policy starts from other initial states, which `seed` and its position in the list determine. Shared initial
+    states would correlate the means of the policies, and an interval over them would be too narrow.
+
+    Args:
+        policies: Policies to evaluate.
+        env: Environment, or its name.
+        episodes: Episodes per policy.
+        seed: Seed of the episodes.
+        expert: Returns of the expert, for the imitation gap.
+        workers: Processes for a Gymnasium environment given by name. The returns do not depend on their number. They
+            are spawned, so a script that uses them needs an `if __name__ == "__main__":` guard.
+        progress: Called with the policies done, all policies, and a dict of metrics.
     """
     check_whole(1, episodes=episodes)
     check_whole(0, workers=workers)
     check_callable("policies done, all policies and a dict of metrics", progress=progress)
     if not isinstance(expert, Sample | None):
-        raise SettingError(f"expert is {expert!r}: its returns are needed, as in Sample.of(demonstrations.returns)")
-    began, made = time.perf_counter(), make(env)
+        raise SettingError(f"expert is {expert!r}: give its returns, such as Sample.of(demonstrations.returns)")
+    began, environment = time.perf_counter(), make(env)
     for actor in policies:
-        check_fits(actor, made)
-    jobs = [(actor.policy, episodes, start) for actor, start in zip(policies, _seeds(seed, len(policies)), strict=True)]
+        check_fits(actor, environment)
+    seeds = _policy_seeds(seed, len(policies))
+    jobs = [(actor.policy, episodes, start) for actor, start in zip(policies, seeds, strict=True)]
     with ExitStack() as stack:
-        if workers > 1 and len(jobs) > 1 and isinstance(made, GymnasiumEnvironment) and made.registered:
+        if workers > 1 and len(jobs) > 1 and isinstance(environment, GymnasiumEnvironment) and environment.registered:
             pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"))
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-            results = pool.map(partial(play_named, made.name, made.spec.horizon), jobs)
+            results = pool.map(partial(rollout_by_name, environment.name, environment.spec.horizon), jobs)
         else:
-            results = map(partial(_play, made), jobs)
+            results = map(partial(_rollout, environment), jobs)
         returns: list[np.ndarray] = []
-        for played in results:
-            returns.append(played)
+        for result in results:
+            returns.append(result)
             if progress is not None:
                 progress(len(returns), len(jobs), {"return": float(np.mean(returns))})
     about, seconds = [actor.about for actor in policies], time.perf_counter() - began
-    return Evaluation(made.name, np.stack(returns), about, expert, seconds)
+    return Evaluation(environment.name, np.stack(returns), about, expert, seconds)
 
 
-def _play(env: Environment | GymnasiumEnvironment, job: tuple[Policy, int, int]) -> np.ndarray:
+def _rollout(env: Environment | GymnasiumEnvironment, job: tuple[Policy, int, int]) -> np.ndarray:
     return rollout(env, *job).returns
 
 
-def play_named(name: str, horizon: int, job: tuple[Policy, int, int]) -> np.ndarray:
-    """As `_play`, in another process, which cannot be handed an environment but can make it."""
-    return _play(make(name, horizon), job)
+def rollout_by_name(name: str, horizon: int, job: tuple[Policy, int, int]) -> np.ndarray:
+    """Returns of (policy, episodes, seed) in a Gymnasium environment that a worker process makes by its name."""
+    return _rollout(make(name, horizon), job)
 
 
-def _seeds(seed: int, count: int) -> list[int]:
+def _policy_seeds(seed: int, count: int) -> list[int]:
     """A seed for each of `count` policies."""
     check_seed(seed)
     return [int(s) for s in np.random.SeedSequence([seed, 1]).generate_state(count)]

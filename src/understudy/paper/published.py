@@ -1,4 +1,4 @@
-"""Numbers that the paper's authors published, to stand beside ours.
+"""The numbers that the paper's authors published, for comparison with ours.
 
 Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching: A Game-Theoretic Framework for Closing the Imitation Gap"
 (ICML 2021): Figure 3 in the main text and the runs released with it, as mean ± standard error over 5 seeds, each seed's
@@ -6,9 +6,11 @@ return a mean over 10 episodes. LunarLander: the figure of the supplement's sect
 released with it, as means over 5 trials.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from understudy.core.statistics import Sample
+from understudy.studies.published import Published
 
 SEEDS = 5
 TRAJECTORIES = (5, 10, 15, 20, 25)
@@ -29,11 +31,11 @@ _OFF_Q: dict[str, dict[str, list[tuple[float, float]]]] = {
 
 
 BC_TABLE = {"HalfCheetahBulletEnv-v0": 2083.0, "AntBulletEnv-v0": 2526.0}
-"""The supplement's table: behavioural cloning on 25 trajectories, 100,000 gradient steps."""
+"""The supplement's table: behavioral cloning on 25 trajectories, 100,000 gradient steps."""
 
 
 def off_q(env: str, algorithm: str) -> dict[int, Sample]:
-    """Return against the number of demonstrated trajectories; empty where nothing was published."""
+    """Return by the number of demonstrated trajectories; empty where nothing was published."""
     points = _OFF_Q.get(env, {}).get(algorithm, [])
     samples = [Sample(mean, error * SEEDS**0.5, SEEDS) for mean, error in points]
     return dict(zip(TRAJECTORIES, samples, strict=False))
@@ -199,15 +201,22 @@ _REWARD: dict[str, dict[str, list[tuple[float, float]]]] = {
         ],
     },
 }
-"""By environment steps, from 0 on, every 25,000: the paper's numbers of trajectories are `REWARD_TRAJECTORIES`."""
+"""Mean and standard error every `REWARD_EVERY` environment steps, from 0 on."""
 REWARD_EVERY = 25_000
 REWARD_TRAJECTORIES = {"gail": 5, "sqil": 5, "adril": 20, "adril-balanced": 20}
+"""Demonstrated trajectories in the paper."""
 
 
 def reward(env: str, algorithm: str) -> dict[int, Sample]:
-    """Return against environment steps; empty where nothing was published."""
+    """Return by environment steps; empty where nothing was published."""
     points = _REWARD.get(env, {}).get(algorithm, [])
     return {i * REWARD_EVERY: Sample(mean, error * SEEDS**0.5, SEEDS) for i, (mean, error) in enumerate(points)}
+
+
+def find_published(env: str, algorithm: str, hyperparameters: Mapping[str, Any]) -> Published:
+    """The paper's results of an algorithm on a task, for study reports."""
+    name = "adril-balanced" if algorithm == "adril" and hyperparameters.get("balanced") else algorithm
+    return Published(name, reward(env, name), REWARD_TRAJECTORIES.get(name, 0), off_q(env, algorithm))
 
 
 _REWARD_LAST_FIVE: dict[str, dict[str, tuple[float, float, float]]] = {
@@ -222,45 +231,45 @@ _REWARD_LAST_FIVE: dict[str, dict[str, tuple[float, float, float]]] = {
 
 
 class Ending(NamedTuple):
-    """How runs ended, seed by seed."""
+    """The end of the runs of one learner."""
 
     last_five: Sample
-    """Of each seed's mean over its last five evaluations."""
+    """Each seed's mean over its last five evaluations."""
     lowest: float
     """The lowest evaluation of any seed among the last ten."""
 
 
 def reward_ending(env: str, algorithm: str) -> Ending:
-    """How the released runs of reward moments ended: the last five are from 375,000 to 475,000 steps."""
+    """The end of the released runs. Their last five evaluations are at 375,000 to 475,000 steps."""
     mean, error, lowest = _REWARD_LAST_FIVE[env][algorithm]
     return Ending(Sample(mean, error * SEEDS**0.5, SEEDS), lowest)
 
 
 class Range(NamedTuple):
-    """Where returns lay, where no more than that is known."""
+    """A range of returns, where no single numbers were published."""
 
     rounds: tuple[int, int]
     low: float
     high: float
     lowest: float
-    """Where they fell to now and then."""
+    """The lowest return of single rounds."""
 
 
 LANDER_EXPERT = 282.0
 LANDER_DAGGER = (-537, 192, 278, 273, 284, 278, 282, 282, 283, 281)
-"""By round, from what they started with on."""
+"""By round, from the initial policy on."""
 LANDER_RANGE = {"daequil": Range((4, 9), 250, 290, 210)}
 
 
 def lander(algorithm: str) -> dict[int, Sample]:
-    """Return by round on LunarLander with masked leg contacts; empty where no numbers were published."""
+    """Return by round on LunarLander with hidden leg contacts; empty where no numbers were published."""
     means = LANDER_DAGGER if algorithm == "dagger" else ()
     return {x: Sample(float(mean), float("nan"), SEEDS) for x, mean in enumerate(means)}
 
 
 FOREST_EXPERT = 65.0
 FOREST: dict[str, tuple[float, float]] = {"dagger": (0.0, 14.0), "daequil": (2.0, 100.0)}
-"""The lowest and highest distance of a round in the released runs: the paper's text has no numbers, only a curve."""
+"""The lowest and highest distance of a round in the released runs. The paper shows a curve without numbers."""
 
 EXPONENTS: dict[tuple[str, str], tuple[int, str]] = {
     ("CLIFF, reward", "ε over F_r/2"): (1, "Ω(εT), the reward lower bound's proof"),
@@ -273,7 +282,7 @@ EXPONENTS: dict[tuple[str, str], tuple[int, str]] = {
     ("UNICYCLE, on-Q", "κ, classification error"): (2, "Ω(κT²), lemma of section 4.5"),
     ("LOOP, on-Q", "κ, classification error"): (1, "O(κHT) with H = 1"),
 }
-"""How the gap grows with the horizon: the exponent of T, and the statement that it is read from."""
+"""Growth of the gap with the horizon: the exponent of T, and the statement in the paper that implies it."""
 RECOVERABILITY = {
     "LOOP": "1-recoverable",
     "CLIFF": "not for any H < T",

@@ -1,25 +1,16 @@
-"""Studies: these algorithms, these tasks, these numbers of demonstrations, these seeds, and what came of it."""
+"""Studies: algorithms × tasks × numbers of demonstrations × seeds, trained, stored and reported.
 
-from understudy.studies.cells import FORMAT, Damaged, Store, canonical, checksum_of, key_of
-from understudy.studies.claims import Claim
-from understudy.studies.groups import Cell, Group, check_tasks, load_demonstrations
+    plan, reading, settings    a study and its TOML file
+    groups                     its cells, grouped by compiled program
+    cells, claims              the directory of results, and its locks
+    running, training          training the cells that have not finished; evaluator, interrupts, on_ray
+    curves                     returns by seed and by x
+    report/                    page, figures and tables
+
+May import every room but `paper` and `cli`. Public: `Study` and its parts, `Store`.
+"""
+
+from understudy.studies.cells import Store
 from understudy.studies.plan import Entry, Hardware, Protocol, Study, Task
 
-__all__ = [
-    "FORMAT",
-    "Cell",
-    "Claim",
-    "Damaged",
-    "Entry",
-    "Group",
-    "Hardware",
-    "Protocol",
-    "Store",
-    "Study",
-    "Task",
-    "canonical",
-    "check_tasks",
-    "checksum_of",
-    "key_of",
-    "load_demonstrations",
-]
+__all__ = ["Entry", "Hardware", "Protocol", "Store", "Study", "Task"]

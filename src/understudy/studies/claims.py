@@ -1,4 +1,4 @@
-"""Locks between processes that share a directory. The kernel frees those of a process that dies, however it does."""
+"""File locks between processes that share a directory. The kernel releases the locks of a process that dies."""
 
 import errno
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from understudy.core.errors import RunError
 fcntl: Any
 try:
     import fcntl
-except ImportError:  # only where there is no POSIX
+except ImportError:  # not a POSIX system
     fcntl = None
 
 
 class Claim:
-    """A lock that is held. `release` gives it back, as the end of a with block does."""
+    """A lock that this process holds. `release`, or the end of a with block, releases it."""
 
     def __init__(self, path: Path, file: IO[str]):
         self.path, self._file = path, file
@@ -33,37 +33,37 @@ class Claim:
 
 
 def claim(path: Path) -> Claim | None:
-    """The lock of a file, or None while another has it. The file stays: it is the lock, and empty."""
-    file = _opened(path)
+    """Lock a file, or return None if another process has locked it. The empty file stays: it is the lock."""
+    file = _open(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return None
-        raise _explained(path, error) from error
+        raise _explain(path, error) from error
     return Claim(path, file)
 
 
 @contextmanager
-def waiting(path: Path) -> Iterator[None]:
-    """The lock of a file, once whoever has it gives it back."""
-    with _opened(path) as file:
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a file. Waits while another process holds it."""
+    with _open(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            raise _explained(path, error) from error
+            raise _explain(path, error) from error
         yield
 
 
-def _opened(path: Path) -> IO[str]:
+def _open(path: Path) -> IO[str]:
     if fcntl is None:
-        raise RunError("a study's directory needs file locks (fcntl), which this system lacks: use Linux, macOS or WSL")
+        raise RunError("a study needs POSIX file locks (fcntl), which this system lacks: use Linux, macOS or WSL")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("a", encoding="utf-8")
 
 
-def _explained(path: Path, error: OSError) -> OSError | RunError:
+def _explain(path: Path, error: OSError) -> OSError | RunError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return error
-    return RunError(f"'{path}' cannot be locked ({error.strerror}): keep the study on a disk of this machine")
+    return RunError(f"'{path}' cannot be locked ({error.strerror}): put the study on a local disk")

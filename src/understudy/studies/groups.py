@@ -1,13 +1,13 @@
-"""From a study to its cells: what is asked of each run, and which runs are one compiled program.
+"""From a study to its cells and groups.
 
-A cell is an algorithm on a task with a number of demonstrated trajectories and a seed. Its key is a digest of all that
-decides its result, and of nothing else: labels are not in it, nor are the parts of the protocol that its algorithm has
-no use for. Cells that differ only in trajectories and seed are a group.
+A cell is one run: an algorithm on a task with a number of demonstrated trajectories and a seed. Its key is a digest of
+everything that determines its result. Labels are not part of it, nor are protocol settings that its algorithm ignores.
+Cells that differ only in trajectories and seed form a group, which trains as one compiled program.
 """
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from understudy.data import Demonstrations, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make
 from understudy.experts.bundled import bundled_experts
 from understudy.game import Algorithm
-from understudy.policies.saved import POLICY, selected
-from understudy.studies.cells import key_of
+from understudy.policies.saved import POLICY, selected_policy_path
+from understudy.studies.cells import Store, cell_key
 from understudy.studies.plan import BUNDLED, Entry, Protocol, Study, Task
 from understudy.train.checkpoints import digest
 from understudy.train.imitate import demonstrations_of
 from understudy.train.results import hyperparameters
+
+MISSING = "missing"
+"""Status of a cell that has not finished."""
 
 
 @dataclass(frozen=True)
@@ -30,61 +33,66 @@ class Cell:
     """One run of a study."""
 
     key: str
-    asked: dict[str, Any]
-    """All that decides its result, as JSON takes it."""
+    config: dict[str, Any]
+    """Everything that determines the result, as JSON values."""
     seed: int
     trajectories: int
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that can be trained in one program: `imitate` with their seeds and their numbers of trajectories."""
+    """Cells that `imitate` can train in one call: they differ only in seed and number of trajectories."""
 
     entry: Entry
     task: Task
     algorithm: Algorithm
-    """As long as the protocol says."""
+    """With the rounds and staleness of the protocol."""
     cells: tuple[Cell, ...]
     expert_return: float | None = None
-    """The demonstrator's, where the demonstrations tell it."""
+    """Mean return of the demonstrations, if they have rewards."""
 
     @property
     def key(self) -> str:
-        """A digest of what is asked of all its cells, whatever their seeds and trajectories."""
-        asked = self.cells[0].asked
-        task = {name: value for name, value in asked["task"].items() if name != "trajectories"}
-        return key_of({"algorithm": asked["algorithm"], "task": task, "protocol": asked["protocol"]})
+        """Digest of what its cells have in common: everything except seed and trajectories."""
+        config = self.cells[0].config
+        task = {name: value for name, value in config["task"].items() if name != "trajectories"}
+        return cell_key({"algorithm": config["algorithm"], "task": task, "protocol": config["protocol"]})
 
     @property
-    def shown(self) -> dict[str, Any]:
-        """What a person reads of its cells, and what is no part of their identity."""
+    def name(self) -> str:
+        """Name for messages: label and environment."""
+        return f"{self.entry.label} on {self.task.env}"
+
+    @property
+    def display(self) -> dict[str, Any]:
+        """Values that the report shows and that are not part of a cell's key."""
         demos = self.task.demos if self.task.demos == BUNDLED else Path(self.task.demos).name
         return {"label": self.entry.label, "demos": demos, "expert_return": self.expert_return}
 
 
-def check_tasks(study: Study) -> dict[str, Environment | GymnasiumEnvironment]:
-    """Every task's environment, made once. One whose simulator is not installed is an ExtraError."""
+def make_environments(study: Study) -> dict[str, Environment | GymnasiumEnvironment]:
+    """The environment of every task. Raises ExtraError if a simulator is not installed."""
     return {task.env: make(task.env) for task in study.tasks}
 
 
 def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
-    """The demonstrations of every task, by its environment."""
+    """The demonstrations of every task, by environment."""
     return {
         task.env: demonstrations_of(task.env) if task.demos == BUNDLED else load(task.demos) for task in study.tasks
     }
 
 
-def groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = None) -> list[Group]:
-    """All cells of a study, algorithm by algorithm and task by task."""
+def plan_groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = None) -> list[Group]:
+    """All groups of a study, algorithm by algorithm and task by task."""
     loaded = load_demonstrations(study) if demonstrations is None else demonstrations
-    digests = {env: digest((shown.transitions(), shown.spec)) for env, shown in loaded.items()}
-    planned = [
-        _group(study.protocol, entry, task, loaded[task.env], digests[task.env])
+    digests = {env: digest((demos.transitions(), demos.spec)) for env, demos in loaded.items()}
+    groups = [
+        _make_group(study.protocol, entry, task, loaded[task.env], digests[task.env])
         for entry in study.algorithms
         for task in study.tasks_of(entry)
     ]
     owners: dict[str, Group] = {}
-    for group in planned:
+    for group in groups:
         for cell in group.cells:
             other = owners.setdefault(cell.key, group)
             if other is not group:
@@ -92,20 +100,33 @@ def groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = N
                     f"'{other.entry.label}' and '{group.entry.label}' are the same algorithm with "
                     f"{cell.trajectories} trajectories of {group.task.env}: remove one"
                 )
-    return planned
+    return groups
 
 
-def _group(protocol: Protocol, entry: Entry, task: Task, shown: Demonstrations, data: str) -> Group:
-    algorithm, asked_of_protocol = _fitted(entry, protocol)
-    expert = _expert(algorithm, task)
-    counts = entry.trajectories or task.trajectories or (shown.episodes,)
+def study_records(groups: Sequence[Group], store: Store) -> list[dict[str, Any]]:
+    """The record of every cell of some groups. A cell that has not finished has status "missing" and no evaluations."""
+    records = []
+    for group in groups:
+        for cell in group.cells:
+            if store.has(cell.key):
+                records.append({**store.read(cell.key), "display": group.display})
+            else:
+                missing = {"config": cell.config, "display": group.display, "status": MISSING, "evaluations": []}
+                records.append(missing)
+    return records
+
+
+def _make_group(protocol: Protocol, entry: Entry, task: Task, demos: Demonstrations, data_digest: str) -> Group:
+    algorithm, protocol_config = _apply_protocol(entry, protocol)
+    expert = _expert_identity(algorithm, task)
+    counts = entry.trajectories or task.trajectories or (demos.episodes,)
     for count in counts:
-        if count > shown.episodes:
+        if count > demos.episodes:
             raise SettingError(
-                f"{entry.label} asks for {count} trajectories of {task.env}, and its demonstrations have "
-                f"{shown.episodes}: ask for 1 to {shown.episodes}"
+                f"trajectories of {entry.label} on {task.env} is {count}: its demonstrations have {demos.episodes}, "
+                f"choose 1 to {demos.episodes}"
             )
-    settings = {
+    algorithm_config = {
         "name": entry.name,
         "preset": entry.preset,
         "settings": entry.plain_settings(),
@@ -114,56 +135,58 @@ def _group(protocol: Protocol, entry: Entry, task: Task, shown: Demonstrations, 
     cells = []
     for count in counts:
         for seed in protocol.seeds:
-            about = {"env": task.env, "demonstrations": data, "trajectories": count, "expert": expert}
-            asked = {"algorithm": settings, "task": about, "seed": seed, "protocol": asked_of_protocol}
-            cells.append(Cell(key_of(asked), asked, seed, count))
-    known = shown.expert_return
-    return Group(entry, task, algorithm, tuple(cells), None if known is None else float(known.mean))
+            task_config = {"env": task.env, "demonstrations": data_digest, "trajectories": count, "expert": expert}
+            config = {"algorithm": algorithm_config, "task": task_config, "seed": seed, "protocol": protocol_config}
+            cells.append(Cell(cell_key(config), config, seed, count))
+    expert_return = demos.expert_return
+    return Group(entry, task, algorithm, tuple(cells), None if expert_return is None else float(expert_return.mean))
 
 
-def _fitted(entry: Entry, protocol: Protocol) -> tuple[Algorithm, dict[str, Any]]:
-    """The algorithm at the protocol's length, and what of the protocol concerns it.
+def _apply_protocol(entry: Entry, protocol: Protocol) -> tuple[Algorithm, dict[str, Any]]:
+    """The algorithm with the protocol's length and staleness, and the protocol settings that affect it.
 
-    Rounds and staleness that its settings name are kept: what is said of one algorithm goes before what is said of all.
+    An entry's own `rounds` and `staleness` take precedence over the protocol's.
     """
     algorithm, changes = entry.algorithm(), {}
-    schedule, collects = algorithm.schedule, "environment" in algorithm.card.needs
+    schedule, uses_environment = algorithm.schedule, "environment" in algorithm.card.needs
     steps = protocol.steps if schedule is not None and "rounds" not in entry.settings else None
     if schedule is not None and steps is not None:
         changes["rounds"] = math.ceil(steps / (schedule.updates * schedule.update_steps))
-    # PPO learns from the steps of the policy as it is, so it cannot be behind (`GAIL`).
+    # PPO is on-policy: it must learn from steps of its current policy, so it has no staleness.
     has_staleness = (
         "staleness" in {field.name for field in fields(algorithm)} and getattr(algorithm, "player", None) != "ppo"
     )
     if protocol.staleness and has_staleness and "staleness" not in entry.settings:
         changes["staleness"] = protocol.staleness
-    concerns = {
+    relevant = {
         "steps": steps,
-        "every": protocol.every if schedule is not None else None,
-        "rounds_every": protocol.rounds_every if collects and schedule is None else None,
-        "episodes": protocol.episodes,
+        "eval_every": protocol.eval_every if schedule is not None else None,
+        "eval_every_rounds": protocol.eval_every_rounds if uses_environment and schedule is None else None,
+        "eval_episodes": protocol.eval_episodes,
         "holdout": protocol.holdout,
     }
-    return (entry.algorithm(**changes) if changes else algorithm), concerns
+    return (entry.algorithm(**changes) if changes else algorithm), relevant
 
 
-def _expert(algorithm: Algorithm, task: Task) -> str | None:
-    """What tells the expert apart: a digest of its file, or the name of its code; None where nobody is asked."""
+def _expert_identity(algorithm: Algorithm, task: Task) -> str | None:
+    """What identifies the expert: a digest of its file, or the name of its code. None if it is not queried."""
     if "expert" not in algorithm.card.needs:
         return None
-    given, known = task.expert, bundled_experts()
-    if given is None:
-        raise NeedsError(f"{algorithm.card.title} asks an expert, and task {task.env} has none: give it expert =")
-    path = Path(given)
+    expert, bundled = task.expert, bundled_experts()
+    if expert is None:
+        raise NeedsError(
+            f"{algorithm.card.title} queries an expert, and task {task.env} has none: add expert = to the task"
+        )
+    path = Path(expert)
     if not path.exists():
-        if given == "scripted" and task.env in JAX_ENVIRONMENTS:
-            return given
-        name = task.env if given == BUNDLED else given
-        if name not in known and ":" in given:
-            return given
-        if name not in known:
-            raise unknown("expert", name, known, "Or give an npz of weights, or a run's directory.")
-        path = known[name]
+        if expert == "scripted" and task.env in JAX_ENVIRONMENTS:
+            return expert
+        name = task.env if expert == BUNDLED else expert
+        if name not in bundled and ":" in expert:
+            return expert
+        if name not in bundled:
+            raise unknown("expert", name, bundled, "Or give an npz of weights, or a run's directory.")
+        path = bundled[name]
     elif path.is_dir():
-        path = path / POLICY if (path / POLICY).is_file() else selected(path)
+        path = path / POLICY if (path / POLICY).is_file() else selected_policy_path(path)
     return hashlib.sha256(path.read_bytes()).hexdigest()

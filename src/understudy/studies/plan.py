@@ -1,12 +1,12 @@
-"""What a study is: these algorithms, these tasks, these numbers of demonstrations, these seeds.
+"""The parts of a study.
 
     Study       tasks × algorithms under one protocol
-    Task        an environment, its demonstrations, how many of them to learn from, who is asked
-    Entry       an algorithm: its preset, the hyperparameters that differ from it, and what curves are called
-    Protocol    seeds, how long to train, when and how long to play
-    Hardware    what a group asks of Ray
+    Task        an environment, its demonstrations, how many of them to train on, and the expert
+    Entry       an algorithm: its preset, the hyperparameters that differ from it, and its label
+    Protocol    seeds, length of training, when and how long to evaluate
+    Hardware    resources of one group
 
-Each checks itself, field by field: `checks` names its fields, and a study file's keys are the same.
+Each class checks its own fields. `checks` maps a field to its check; a study file has the same keys.
 """
 
 import os
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 BUNDLED = "bundled"
 Check = Callable[[str, Any], Any]
-"""From a field's name and value to the value as it is kept; raises SettingError."""
+"""Takes a field's name and value, returns the value to store, and raises SettingError if it is not allowed."""
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise SettingError(f"{name} is {value!r}: a text is needed")
+        raise SettingError(f"{name} is {value!r}: a non-empty string is needed")
     return value
 
 
@@ -41,7 +41,7 @@ def _counts(name: str, value: Any) -> tuple[int, ...]:
     for count in counts:
         check_whole(1, **{name: count})
     if len(set(counts)) < len(counts):
-        raise SettingError(f"{name} is {list(counts)}: each number can be given once")
+        raise SettingError(f"{name} is {list(counts)}: give each number once")
     return counts
 
 
@@ -59,7 +59,7 @@ def _settings(name: str, value: Any) -> dict[str, Any]:
 
 def _seeds(name: str, value: Any) -> tuple[int, ...]:
     if isinstance(value, bool | str) or (isinstance(value, list | tuple) and any(isinstance(x, bool) for x in value)):
-        raise SettingError(f"{name} is {value!r}: a whole number, or a list of them, is needed")
+        raise SettingError(f"{name} is {value!r}: a whole number or a list of whole numbers is needed")
     return tuple(as_seeds(value))
 
 
@@ -89,7 +89,7 @@ def _staleness(name: str, value: Any) -> int:
 
 
 class _Checked:
-    """Abstract: a frozen record whose fields are checked when it is made; None is left where it is the default."""
+    """Abstract base of the dataclasses below. `_check` checks all fields; None passes where it is the default."""
 
     checks: ClassVar[dict[str, Check]]
 
@@ -102,17 +102,18 @@ class _Checked:
 
 @dataclass(frozen=True)
 class Task(_Checked):
-    """An environment, by its name, and what is shown of it."""
+    """An environment with its demonstrations and expert."""
 
     checks: ClassVar[dict[str, Check]] = {"env": _text, "demos": _text, "trajectories": _counts, "expert": _text}
 
     env: str
+    """Name of the environment."""
     demos: str = BUNDLED
-    """Those that come with the package, or an npz file."""
+    """An npz file of demonstrations, or "bundled" for those in the package."""
     trajectories: tuple[int, ...] = ()
-    """How many demonstrated episodes to learn from: a run for each. Empty: all there are."""
+    """Numbers of demonstrated episodes to train on, one run for each. Empty: one run on all of them."""
     expert: str | None = None
-    """Who is asked, by algorithms that ask: bundled, scripted, an npz of weights, a run's directory."""
+    """The expert that algorithms query: "bundled", "scripted", an npz of weights, or a run's directory."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -132,75 +133,77 @@ class Entry(_Checked):
     }
 
     name: str
+    """The algorithm's name, or "module:Class" for an algorithm outside the package."""
     preset: str = DEFAULT
     settings: dict[str, Any] = field(default_factory=dict)
-    """Hyperparameters that differ from the preset's; of players, by a table: {"sac": {"lr": 1e-3}}."""
+    """Hyperparameters that differ from the preset. A player's settings are a table: {"sac": {"lr": 1e-3}}."""
     trajectories: tuple[int, ...] = ()
-    """Instead of the task's."""
+    """Replaces the task's numbers of trajectories. Empty: use the task's."""
     tasks: tuple[str, ...] = ()
-    """Environments by name. Empty: all tasks."""
+    """Names of the environments to run on. Empty: all tasks."""
     label: str | None = None
-    """What its curves are called. None: by name, preset and settings."""
+    """Name in the report. None: algorithm, preset and settings."""
 
     def __post_init__(self) -> None:
         self._check()
         self.algorithm()
         if self.label is None:
             preset = "" if self.preset == DEFAULT else f" ({self.preset})"
-            object.__setattr__(self, "label", ", ".join([f"{self.name}{preset}", *_shown(self.plain_settings())]))
+            label = ", ".join([f"{self.name}{preset}", *_setting_texts(self.plain_settings())])
+            object.__setattr__(self, "label", label)
 
     def algorithm(self, **changes: Any) -> Algorithm:
-        """The algorithm with its settings, and with changes of fields."""
+        """The algorithm with the entry's settings; `changes` replace some fields."""
         return find(self.name).preset(self.preset, **{**overrides(self.name, self.preset, self.settings), **changes})
 
     def plain_settings(self) -> dict[str, Any]:
-        """The settings as JSON takes them."""
+        """The settings as JSON values."""
 
-        def part(given: Any, value: Any) -> Any:
-            return {name: part(given[name], value[name]) for name in given} if isinstance(given, Mapping) else value
+        def select(given: Any, value: Any) -> Any:
+            return {name: select(given[name], value[name]) for name in given} if isinstance(given, Mapping) else value
 
-        found: dict[str, Any] = part(self.settings, hyperparameters(self.algorithm()))
-        return found
+        settings: dict[str, Any] = select(self.settings, hyperparameters(self.algorithm()))
+        return settings
 
 
 @dataclass(frozen=True)
 class Protocol(_Checked):
-    """How runs are made and measured."""
+    """How runs are trained and evaluated."""
 
     checks: ClassVar[dict[str, Check]] = {
         "seeds": _seeds,
-        "episodes": _whole(1),
+        "eval_episodes": _whole(1),
         "steps": _whole(1),
-        "every": _whole(1),
-        "rounds_every": _whole(1),
+        "eval_every": _whole(1),
+        "eval_every_rounds": _whole(1),
         "holdout": _holdout,
         "staleness": _staleness,
     }
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """A list of them, or how many, from 0."""
-    episodes: int = 10
-    """Played by each policy in an evaluation."""
+    """A list of seeds, or their number: 3 means 0, 1, 2."""
+    eval_episodes: int = 10
+    """Episodes of one evaluation of one policy."""
     steps: int | None = None
-    """Environment steps of a run, for algorithms that learn while they play. None: as many as their rounds have."""
-    every: int | None = None
-    """Environment steps between evaluations. None: only the policy handed over plays."""
-    rounds_every: int | None = None
-    """Rounds between evaluations, for algorithms that collect by rounds. None: as above."""
+    """Environment steps of a run, for algorithms with a schedule (reward moments). None: the algorithm's rounds."""
+    eval_every: int | None = None
+    """Environment steps between evaluations, for the same algorithms. None: evaluate only the final policy."""
+    eval_every_rounds: int | None = None
+    """Rounds between evaluations, for the other algorithms that use an environment. None: only the final policy."""
     holdout: float | None = None
-    """The share of steps kept aside for selection. None: as `imitate` does."""
+    """Fraction of demonstrated steps held out for selection. None: the default of `imitate`."""
     staleness: int = 0
-    """For algorithms that have it; with PPO it stays 0."""
+    """Updates by which the acting policy lags the learner, for algorithms with this setting. PPO always uses 0."""
 
     def __post_init__(self) -> None:
         self._check()
-        if self.steps is not None and self.every is not None and self.every > self.steps:
-            raise SettingError(f"every is {self.every}, more than the {self.steps} steps of a run: choose less")
+        if self.steps is not None and self.eval_every is not None and self.eval_every > self.steps:
+            raise SettingError(f"eval_every is {self.eval_every}: choose at most the {self.steps} steps of a run")
 
 
 @dataclass(frozen=True)
 class Hardware(_Checked):
-    """What a group of runs asks of Ray, and how many processes step its Gymnasium environments."""
+    """Resources of one group: GPUs and CPUs to request from Ray, and processes for Gymnasium environments."""
 
     checks: ClassVar[dict[str, Check]] = {"gpus": _amount, "cpus": _whole(1)}
 
@@ -213,7 +216,7 @@ class Hardware(_Checked):
 
 @dataclass(frozen=True)
 class Study(_Checked):
-    """Every algorithm on every task that it names, by one protocol."""
+    """Algorithms on tasks under one protocol. An algorithm runs on all tasks unless its entry names some."""
 
     checks: ClassVar[dict[str, Check]] = {"name": _text, "title": _text}
 
@@ -225,7 +228,7 @@ class Study(_Checked):
     protocol: Protocol = Protocol()
     hardware: Hardware = Hardware()
     text: str = field(default="", compare=False, repr=False)
-    """The file that it was read from."""
+    """Contents of the study file."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -234,62 +237,62 @@ class Study(_Checked):
         for name in ("tasks", "algorithms"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
             if not getattr(self, name):
-                raise SettingError(f"study '{self.name}' has no {name}: at least one is needed")
+                raise SettingError(f"study '{self.name}' has no {name}: give at least one")
         envs = [task.env for task in self.tasks]
         for env in envs:
             if envs.count(env) > 1:
-                raise SettingError(f"env '{env}' is there twice: one task with all its trajectories is needed")
+                raise SettingError(f"two tasks have env '{env}': write one task with all its trajectories")
         for entry in self.algorithms:
             for env in entry.tasks:
                 if env not in envs:
-                    raise unknown("task", env, envs, place=f"tasks of {entry.label}")
-        seen: dict[tuple[str, str], Entry] = {}
+                    raise unknown("task", env, envs, where=f"tasks of {entry.label}")
+        labels: dict[tuple[str, str], Entry] = {}
         for entry in self.algorithms:
             for task in self.tasks_of(entry):
-                if seen.setdefault((str(entry.label), task.env), entry) is not entry:
-                    raise SettingError(f"two algorithms are called '{entry.label}' on {task.env}: give one a label")
+                if labels.setdefault((str(entry.label), task.env), entry) is not entry:
+                    raise SettingError(f"two algorithms on {task.env} have label '{entry.label}': change one label")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Study":
-        """A study from a TOML file; errors name the file and the line."""
+        """Read a study from a TOML file. Errors name the file, the table and the key."""
         from understudy.studies.reading import read
 
         return read(path)
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> "Study":
-        """A study from what `plain` made of it."""
+    def from_dict(cls, values: Mapping[str, Any]) -> "Study":
+        """The inverse of `to_dict`."""
         return cls(
             **{
-                **plain,
-                "tasks": tuple(Task(**task) for task in plain["tasks"]),
-                "algorithms": tuple(Entry(**entry) for entry in plain["algorithms"]),
-                "protocol": Protocol(**plain["protocol"]),
-                "hardware": Hardware(**plain["hardware"]),
+                **values,
+                "tasks": tuple(Task(**task) for task in values["tasks"]),
+                "algorithms": tuple(Entry(**entry) for entry in values["algorithms"]),
+                "protocol": Protocol(**values["protocol"]),
+                "hardware": Hardware(**values["hardware"]),
             }
         )
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON takes it."""
+    def to_dict(self) -> dict[str, Any]:
+        """The study as JSON values."""
         return asdict(self)
 
     def tasks_of(self, entry: Entry) -> tuple[Task, ...]:
-        """The tasks that an algorithm does."""
+        """The tasks that an algorithm runs on."""
         return tuple(task for task in self.tasks if not entry.tasks or task.env in entry.tasks)
 
     def groups(self, demonstrations: Mapping[str, Demonstrations] | None = None) -> "list[Group]":
-        """Its cells, by what can be one program; `demonstrations` by environment, where they are loaded already."""
-        from understudy.studies.groups import groups
+        """The study's cells, grouped by compiled program. `demonstrations`: by environment, if already loaded."""
+        from understudy.studies.groups import plan_groups
 
-        return groups(self, demonstrations)
+        return plan_groups(self, demonstrations)
 
 
-def _shown(settings: Mapping[str, Any], above: str = "") -> list[str]:
-    """name=value of each setting, those of players by dots."""
-    words = []
+def _setting_texts(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """name=value for each setting; a player's settings have dotted names."""
+    texts = []
     for name, value in settings.items():
         if isinstance(value, Mapping) and "class" not in value:
-            words += _shown(value, f"{above}{name}.")
+            texts += _setting_texts(value, f"{prefix}{name}.")
         else:
-            words.append(f"{above}{name}={tuple(value) if isinstance(value, list) else value}")
-    return words
+            texts.append(f"{prefix}{name}={tuple(value) if isinstance(value, list) else value}")
+    return texts

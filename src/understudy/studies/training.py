@@ -1,13 +1,13 @@
-"""Training the cells of a group: from what is asked to records that can be stored.
+"""Trains the cells of a group and makes their records.
 
-Cells that want the same seeds on several numbers of trajectories are one program. While it trains, its policies play
-(`evaluator`); it keeps its place in a directory of its own, and goes on from there after a kill -9. What it has come to
-is written there, whole, before any cell is stored, so that a death in between loses nothing.
+Cells with the same seeds on several numbers of trajectories train in one program, a call of `imitate`. Its policies are
+evaluated while it trains (`evaluator`). A program has a directory of its own and resumes from there after a kill -9.
+Records are written to that directory, in one file, before any cell is stored, so that none is lost in between.
 
-    WORK/GROUP-NAME/cells.json                    the keys of the program's cells
-    WORK/GROUP-NAME/checkpoint.npz                training, as `imitate` keeps its place
-    WORK/GROUP-NAME/*.policy.npz, played.csv      see `evaluator`
-    WORK/GROUP-NAME/records.json                  the cells' records, once all is done
+    WORK/GROUP-DIGEST/cells.json                     keys of the program's cells
+    WORK/GROUP-DIGEST/checkpoint.npz                 the checkpoint of `imitate`
+    WORK/GROUP-DIGEST/*.policy.npz, returns.csv      see `evaluator`
+    WORK/GROUP-DIGEST/records.json                   the cells' records, once the program has finished
 """
 
 import hashlib
@@ -29,107 +29,104 @@ from understudy.data import Demonstrations
 from understudy.envs import Environment, GymnasiumEnvironment, public_name
 from understudy.policies.actor import Actor
 from understudy.policies.saved import load_policy
-from understudy.studies.cells import FORMAT, FINAL
-from understudy.studies.evaluator import Evaluator, Point
+from understudy.studies.cells import FINAL, FORMAT
+from understudy.studies.evaluator import EvalPoint, Evaluator
 from understudy.studies.groups import Cell, Group
 from understudy.train.imitate import HOLDOUT, imitate
 from understudy.train.results import Result, provenance
 
-Report = Callable[[str], AbstractContextManager[Progress]]
+ProgressFactory = Callable[[str], AbstractContextManager[Progress]]
+"""Takes a title; the context manager gives the function that reports progress."""
 CELLS, RECORDS = "cells.json", "records.json"
 
 
-class Done(NamedTuple):
-    """A finished cell: its record, and the policy it hands over; none where it diverged."""
+class FinishedCell(NamedTuple):
+    """A cell's record and its final policy, which is None if the run diverged."""
 
     record: dict[str, Any]
     policy: Actor | None
 
 
-def programs(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells by what `imitate` can train at once: every seed on every number of trajectories."""
+def split_programs(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Split cells into programs of `imitate`. A program has all its seeds on all its numbers of trajectories."""
     by_count: dict[int, list[Cell]] = {}
     for cell in cells:
         by_count.setdefault(cell.trajectories, []).append(cell)
     by_seeds: dict[tuple[int, ...], list[Cell]] = {}
-    for _, found in sorted(by_count.items()):
-        found = sorted(found, key=lambda cell: cell.seed)
-        by_seeds.setdefault(tuple(cell.seed for cell in found), []).extend(found)
+    for _, members in sorted(by_count.items()):
+        members = sorted(members, key=lambda cell: cell.seed)
+        by_seeds.setdefault(tuple(cell.seed for cell in members), []).extend(members)
     return list(by_seeds.values())
 
 
-def trained(
+def train_cells(
     group: Group,
     cells: Sequence[Cell],
     demonstrations: Demonstrations,
     env: Environment | GymnasiumEnvironment,
     work: Path,
     workers: int,
-    progress: Report,
-) -> Iterator[list[Done]]:
-    """Train what is asked, a program at a time. A program's place is removed when the next is asked for.
+    progress: ProgressFactory,
+) -> Iterator[list[FinishedCell]]:
+    """Train cells of a group, one program at a time, and yield each program's cells.
 
-    First come programs that an earlier process had finished but not stored, then those that it had begun, as they were
-    even if other cells are asked for as well now, then the rest.
+    The order is: programs that an earlier process finished but did not store, programs that it started, the rest. A
+    started program keeps its cells even if more cells are missing now. A program's directory is removed after its cells
+    were stored, that is when the caller asks for the next program.
     """
-    left = {cell.key: cell for cell in cells}
-    for place in sorted(work.glob(f"{group.key}-*")):
-        finished = _read(place)
+    remaining = {cell.key: cell for cell in cells}
+    for directory in sorted(work.glob(f"{group.key}-*")):
+        finished = _read_records(directory)
         if finished is not None:
             yield finished
-            remove(place)
+            remove_directory(directory)
             for record, _ in finished:
-                left.pop(record["key"], None)
-    parts = []
+                remaining.pop(record["key"], None)
+    started = []
     for path in sorted(work.glob(f"{group.key}-*/{CELLS}")):
         keys = json.loads(path.read_text(encoding="utf-8"))
-        if all(key in left for key in keys):
-            parts.append([left.pop(key) for key in keys])
-    for part in [*parts, *programs(list(left.values()))]:
-        place = work / named(group, part)
-        write_json(place / CELLS, [cell.key for cell in part])
-        _Program(group, part, demonstrations, env, place, workers, progress).run()
-        yield _read(place) or []
-        remove(place)
+        if all(key in remaining for key in keys):
+            started.append([remaining.pop(key) for key in keys])
+    for part in [*started, *split_programs(list(remaining.values()))]:
+        directory = work / program_name(group, part)
+        write_json(directory / CELLS, [cell.key for cell in part])
+        _Program(group, part, demonstrations, env, directory, workers, progress).run()
+        yield _read_records(directory) or []
+        remove_directory(directory)
 
 
-def called(group: Group) -> str:
-    """A group as a person calls it."""
-    return f"{group.entry.label} on {group.task.env}"
-
-
-def kept_aside(protocol: Mapping[str, Any]) -> float:
-    """The fraction of demonstrated steps that are held out."""
+def holdout_fraction(protocol: Mapping[str, Any]) -> float:
+    """The fraction of demonstrated steps that is held out."""
     return HOLDOUT if protocol["holdout"] is None else float(protocol["holdout"])
 
 
-def remove(place: Path) -> None:
-    """A program's place, at once: one that is half removed would be taken for one that is half done."""
-    gone = place.with_name(f".{place.name.lstrip('.')}")
-    if gone != place:
-        shutil.rmtree(gone, ignore_errors=True)
-        place.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+def remove_directory(directory: Path) -> None:
+    """Remove a program's directory. It is renamed first: a half-removed one would look like an unfinished program."""
+    hidden = directory.with_name(f".{directory.name.lstrip('.')}")
+    if hidden != directory:
+        shutil.rmtree(hidden, ignore_errors=True)
+        directory.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
 
 
-def named(group: Group, cells: Sequence[Cell]) -> str:
-    """The name of a program's place: the group's, and what tells its cells from others of the group."""
+def program_name(group: Group, cells: Sequence[Cell]) -> str:
+    """Name of a program's directory: the group's key and a digest of its cells."""
     return f"{group.key}-{hashlib.sha256(' '.join(cell.key for cell in cells).encode()).hexdigest()[:16]}"
 
 
-def _read(place: Path) -> list[Done] | None:
-    """What a program came to; None where it is not at its end."""
-    path = place / RECORDS
+def _read_records(directory: Path) -> list[FinishedCell] | None:
+    """The cells of a finished program; None if it has not finished."""
+    path = directory / RECORDS
     if not path.exists():
         return None
     return [
-        Done(one["record"], None if one["policy"] is None else load_policy(place / one["policy"]))
+        FinishedCell(one["record"], None if one["policy"] is None else load_policy(directory / one["policy"]))
         for one in json.loads(path.read_text(encoding="utf-8"))
     ]
 
 
 class _Program:
-    """One call of `imitate`."""
+    """One call of `imitate` with the evaluations of its policies."""
 
     def __init__(
         self,
@@ -137,20 +134,21 @@ class _Program:
         cells: list[Cell],
         demonstrations: Demonstrations,
         env: Environment | GymnasiumEnvironment,
-        place: Path,
+        directory: Path,
         workers: int,
-        progress: Report,
+        progress: ProgressFactory,
     ):
-        self.group, self.cells, self.place, self.workers, self.progress = group, cells, place, workers, progress
-        self.protocol = cells[0].asked["protocol"]
+        self.group, self.cells, self.directory, self.workers, self.progress = group, cells, directory, workers, progress
+        self.protocol = cells[0].config["protocol"]
         self.demonstrations, self.env = demonstrations, env
         self.algorithm = group.algorithm
 
     def run(self) -> None:
-        keys = {cell.key: cell.seed for cell in self.cells}
-        title = called(self.group)
-        with Evaluator(self.env, self.place, self.protocol["episodes"], self.workers).working(keys) as evaluator:
-            with self.progress(title) as report:
+        """Train, evaluate, and write the records."""
+        seeds = {cell.key: cell.seed for cell in self.cells}
+        evaluator = Evaluator(self.env, self.directory, self.protocol["eval_episodes"], self.workers)
+        with evaluator.running(seeds):
+            with self.progress(self.group.name) as report:
                 result = imitate(
                     self.algorithm,
                     self.demonstrations,
@@ -158,63 +156,65 @@ class _Program:
                     expert=self.group.task.expert if "expert" in self.algorithm.card.needs else None,
                     seeds=sorted({cell.seed for cell in self.cells}),
                     episodes=sorted({cell.trajectories for cell in self.cells}),
-                    holdout=kept_aside(self.protocol),
+                    holdout=holdout_fraction(self.protocol),
                     progress=report,
-                    checkpoint=self.place / "checkpoint.npz",
+                    checkpoint=self.directory / "checkpoint.npz",
                     visit=self._visitor(evaluator),
                     workers=min(len(self.cells), self.workers),
                 )
             if result.interrupted:
-                raise KeyboardInterrupt("training keeps its place")
-            ends = [handed(self.group, cell, run.status) for cell, run in zip(self.cells, result.runs, strict=True)]
-            for point, actor in zip(ends, result.policies, strict=True):
+                raise KeyboardInterrupt("interrupted; the checkpoint is kept")
+            finals = [
+                final_point(self.group, cell, run.status) for cell, run in zip(self.cells, result.runs, strict=True)
+            ]
+            for point, actor in zip(finals, result.policies, strict=True):
                 if point is not None:
-                    evaluator.add(point, actor)
-            with self.progress(f"{title}: playing what is left") as report:
+                    evaluator.submit(point, actor)
+            with self.progress(f"{self.group.name}: evaluating") as report:
                 returns = evaluator.returns(report)
         records = [
             {
-                "record": record(self.group, self.cells[index], index, result, returns, len(self.cells)),
+                "record": make_record(self.group, self.cells[index], index, result, returns, len(self.cells)),
                 "policy": None if point is None else evaluator.path(point).name,
             }
-            for index, point in enumerate(ends)
+            for index, point in enumerate(finals)
         ]
-        write_json(self.place / RECORDS, records)
+        write_json(self.directory / RECORDS, records)
 
     def _visitor(self, evaluator: Evaluator) -> Callable[[int, Callable[[], State]], None]:
-        """When it is time, the policies as they are."""
+        """A callback of `imitate` that submits the current policies when an evaluation is due."""
         spec = replace(self.demonstrations.for_task(self.env.spec, self.env.name), env=public_name(self.env)).spec
 
         def visit(rounds: int, states: Callable[[], State]) -> None:
-            at = due(self.group, rounds)
-            if at is None:
+            due = due_evaluation(self.group, rounds)
+            if due is None:
                 return
             policies = jax.device_get(jax.vmap(self.algorithm.policy)(states()))
             for index, cell in enumerate(self.cells):
                 actor = Actor(jax.tree.map(lambda x, i=index: x[i], policies), spec)
-                evaluator.add(Point(*at, cell.key), actor)
+                evaluator.submit(EvalPoint(*due, cell.key), actor)
 
         return visit
 
 
-def record(
-    group: Group, cell: Cell, index: int, result: Result, returns: Mapping[Point, np.ndarray], together: int
+def make_record(
+    group: Group, cell: Cell, index: int, result: Result, returns: Mapping[EvalPoint, np.ndarray], program_runs: int
 ) -> dict[str, Any]:
-    """What is stored of a cell: run `index` of what `imitate` returned, and what its policies returned."""
-    run, a_round = result.runs[index], _a_round(group)
+    """The record of a cell: run `index` of the result of `imitate`, and the returns of its evaluations."""
+    run, round_steps = result.runs[index], _round_steps(group)
     payoffs = result.metrics.get("payoff")
-    rows = []
+    evaluations = []
     for point, scores in sorted((point, scores) for point, scores in returns.items() if point.key == cell.key):
         payoff: float | None = None
         if point.kind == FINAL:
             payoff = run.payoff
         elif payoffs is not None:
-            payoff = float(payoffs[index, point.steps // (a_round if point.kind == "env_steps" else 1) - 1])
-        rows.append(
+            payoff = float(payoffs[index, point.exact_x // (round_steps if point.kind == "env_steps" else 1) - 1])
+        evaluations.append(
             {
                 "x_kind": point.kind,
                 "x": point.x,
-                "steps": point.steps if point.kind != "round" and a_round > 1 else None,
+                "steps": point.exact_x if point.kind != "round" and round_steps > 1 else None,
                 "payoff": payoff if payoff is not None and np.isfinite(payoff) else None,
                 "returns": [round(float(score), 6) for score in scores],
             }
@@ -224,46 +224,50 @@ def record(
     return {
         "format": FORMAT,
         "key": cell.key,
-        "asked": cell.asked,
-        "shown": group.shown,
-        "rows": rows,
+        "config": cell.config,
+        "display": group.display,
+        "evaluations": evaluations,
         "status": run.status,
         "seconds": result.config["seconds"],
-        "together": together,
-        "env_steps": group.algorithm.rounds * a_round if group.algorithm.schedule is not None else None,
+        "runs_in_program": program_runs,
+        "env_steps": group.algorithm.rounds * round_steps if group.algorithm.schedule is not None else None,
         "queries": None if queries is None else int(np.nanmax(queries[index])),
-        "made": {name: about[name] for name in ("command", "versions", "date", "device")},
+        "provenance": {name: about[name] for name in ("command", "versions", "date", "device")},
     }
 
 
-def handed(group: Group, cell: Cell, status: str) -> Point | None:
-    """The policy that a run returns, at what the whole run took: steps, rounds, or trajectories to learn from.
+def final_point(group: Group, cell: Cell, status: str) -> EvalPoint | None:
+    """The evaluation of a run's final policy, at the run's total of steps or rounds; None if the run diverged.
 
-    None where it diverged.
+    For an offline algorithm x is the number of trajectories.
     """
     if status.startswith("diverged"):
         return None
     if "environment" not in group.algorithm.card.needs:
-        return Point(FINAL, cell.trajectories, cell.trajectories, cell.key)
-    total, every = group.algorithm.rounds * _a_round(group), cell.asked["protocol"]["every"]
-    return Point(FINAL, total if every is None else max(total // every * every, every), total, cell.key)
+        return EvalPoint(FINAL, cell.trajectories, cell.trajectories, cell.key)
+    total, every = group.algorithm.rounds * _round_steps(group), cell.config["protocol"]["eval_every"]
+    return EvalPoint(FINAL, total if every is None else max(total // every * every, every), total, cell.key)
 
 
-def due(group: Group, rounds: int) -> tuple[str, int, int] | None:
-    """Kind, place on the axis and exact number of the evaluation that a round's end is the time for, if it is.
+def due_evaluation(group: Group, rounds: int) -> tuple[str, int, int] | None:
+    """Kind, x and exact x of the evaluation due after this many rounds, or None.
 
-    It is the first round that reaches a multiple of what the protocol says.
+    An evaluation is due after the first round that reaches a multiple of eval_every (or eval_every_rounds).
     """
-    protocol = group.cells[0].asked["protocol"]
-    every, by_rounds = protocol["every"], protocol["rounds_every"]
-    if every is None and by_rounds is None:
+    protocol = group.cells[0].config["protocol"]
+    every, every_rounds = protocol["eval_every"], protocol["eval_every_rounds"]
+    if every is None and every_rounds is None:
         return None
-    kind, between, a_round = ("round", by_rounds, 1) if every is None else ("env_steps", every, _a_round(group))
-    steps = rounds * a_round
-    return None if steps // between == (steps - a_round) // between else (kind, steps // between * between, steps)
+    kind, interval, per_round = (
+        ("round", every_rounds, 1) if every is None else ("env_steps", every, _round_steps(group))
+    )
+    exact_x = rounds * per_round
+    if exact_x // interval == (exact_x - per_round) // interval:
+        return None
+    return kind, exact_x // interval * interval, exact_x
 
 
-def _a_round(group: Group) -> int:
-    """Environment steps of a run in a round; 1 where it does not step."""
+def _round_steps(group: Group) -> int:
+    """Environment steps of a run in one round; 1 for algorithms without a schedule."""
     schedule = group.algorithm.schedule
     return 1 if schedule is None else schedule.updates * schedule.update_steps

@@ -1,8 +1,12 @@
-"""A study's cells for people to look at: a page, figures for papers, tables for READMEs and spreadsheets."""
+"""The report of a study: an HTML page, figures for papers, Markdown and CSV tables.
+
+`learners` groups records by task and learner; the other modules show them. Published numbers are an argument
+(`studies.published`). The page has no JavaScript dependencies, so that it opens anywhere and for as long as it is kept.
+"""
 
 from understudy.studies.report.clips import clip
 from understudy.studies.report.figures import draw
 from understudy.studies.report.html import render
-from understudy.studies.report.table import COLUMNS, markdown, rows
+from understudy.studies.report.table import COLUMNS, markdown, result_rows
 
-__all__ = ["COLUMNS", "clip", "draw", "markdown", "render", "rows"]
+__all__ = ["COLUMNS", "clip", "draw", "markdown", "render", "result_rows"]

@@ -1,7 +1,7 @@
-"""Charts as inline SVG: curves with bands, dotted where published, each seed's own trace for those who ask.
+"""Charts as inline SVG: curves with bands, published curves dotted, and traces of single seeds that can be toggled.
 
-The drawing stretches with the page while its strokes do not, and the numbers at its axes are text of the page: the same
-chart reads well on a phone, on a desk and on paper.
+The drawing stretches with the page, its strokes do not, and axis labels are HTML text, so that a chart is readable on
+screens of any width and on paper.
 """
 
 import math
@@ -11,17 +11,17 @@ from html import escape
 from typing import Any
 
 from understudy.core.statistics import Sample, interval
-from understudy.studies.report.lines import number, plus_minus
+from understudy.studies.report.formatting import number, plus_minus
 
 WIDTH, HEIGHT = 1000.0, 500.0
 COLOURS = 6
-"""How many the page's style has."""
+"""Number of colours in page.css."""
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Series:
-    """What one entry of the legend shows and hides."""
+    """A curve or set of points: one entry of the legend."""
 
     name: str
     colour: int
@@ -29,14 +29,14 @@ class Series:
     traces: Sequence[Sequence[Point]] = ()
     published: bool = False
     bars: bool = False
-    """Whether intervals are bars at the points, and not a band around the line."""
+    """Draw intervals as bars at the points, not as a band."""
     shift: float = 0.0
-    """How far its points stand beside their x, so that bars do not cover each other."""
+    """Horizontal offset of its points, so that bars do not overlap."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Series over the same axes. With `categories`, x counts these from 0."""
+    """Series over the same axes. With `categories`, x is the index of a category."""
 
     title: str
     x_title: str
@@ -48,7 +48,7 @@ class Chart:
 
     def __post_init__(self) -> None:
         xs = [x for one in self.series for x in one.samples]
-        ys = [mean for one in self.series for mean in _reach(one)] + ([] if self.expert is None else [self.expert])
+        ys = [mean for one in self.series for mean in _required_y(one)] + ([] if self.expert is None else [self.expert])
         left, right = (-0.5, len(self.categories) - 0.5) if self.categories else (min(xs), max(xs))
         if not self.categories:
             left = min(left, 0.0) if left < 0.25 * right else left
@@ -56,20 +56,20 @@ class Chart:
             left, right = left - margin, right + margin
         low, high = min(ys), max(ys)
         beyond = (1.5 if all(one.bars for one in self.series) else 0.5) * (high - low)
-        ends = [end for one in self.series for end in _ends(one)]
+        ends = [end for one in self.series for end in _interval_ends(one)]
         low, high = max(min([low, *ends]), low - beyond), min(max([high, *ends]), high + beyond)
         margin = 0.06 * (high - low) or max(abs(high), 1.0) * 0.1
         object.__setattr__(self, "x", (left, right))
         object.__setattr__(self, "y", (low - margin, high + margin))
 
     def html(self, index: int) -> str:
-        """The figure with its legend and toggles; `index` tells it apart on the page."""
+        """The figure with its legend and toggles. `index` is unique on the page."""
         seeds = any(len(one.traces) > 1 for one in self.series)
         toggle = '<button type="button" class="toggle" data-seeds aria-pressed="false">each seed</button>'
         keys = "".join(self._key(number_, one) for number_, one in enumerate(self.series))
         expert = '<span class="key plain expert"><i></i>the expert</span>' if self.expert is not None else ""
         ticks_y = ticks(*self.y)
-        labels_y = "".join(f'<span style="bottom:{self._up(y):.2f}%">{_short(y)}</span>' for y in ticks_y)
+        labels_y = "".join(f'<span style="bottom:{self._height(y):.2f}%">{_short(y)}</span>' for y in ticks_y)
         gutter = max(len(_short(y)) for y in ticks_y)
         labels_x = "".join(f'<span style="left:{left:.2f}%">{escape(text)}</span>' for left, text in self._labels_x())
         return (
@@ -82,7 +82,7 @@ class Chart:
         )
 
     def data(self) -> dict[str, Any]:
-        """What the page's script reads out under the pointer."""
+        """The numbers that page.js shows under the pointer."""
         return {
             "x": self.x,
             "unit": self.x_title,
@@ -103,18 +103,18 @@ class Chart:
         return (
             f'<svg role="img" aria-labelledby="t{index} d{index}" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" '
             f'preserveAspectRatio="none"><title id="t{index}">{escape(self.title)}</title>'
-            f'<desc id="d{index}">{escape(self._described())}</desc>{grid}{drawn}{expert}</svg>'
+            f'<desc id="d{index}">{escape(self._description())}</desc>{grid}{drawn}{expert}</svg>'
         )
 
-    def _described(self) -> str:
+    def _description(self) -> str:
         parts = [f"Return against {self.x_title}."]
         for one in self.series:
             points = sorted(one.samples.items())
             (first, start), (last, end) = points[0], points[-1]
-            told = f"{one.name}: {number(start.mean)} at {self._name_x(first)}"
+            text = f"{one.name}: {number(start.mean)} at {self._name_x(first)}"
             if len(points) > 1:
-                told += f", {number(end.mean)} at {self._name_x(last)}"
-            parts.append(told + ".")
+                text += f", {number(end.mean)} at {self._name_x(last)}"
+            parts.append(text + ".")
         if self.expert is not None:
             parts.append(f"The expert: {number(self.expert)}.")
         return " ".join(parts)
@@ -145,12 +145,12 @@ class Chart:
     def _bar(self, x: float, sample: Sample, published: bool) -> str:
         _, low, high = interval(sample)
         error = sample.standard_error
-        made = ""
+        svg = ""
         if math.isfinite(low) and not published:
-            made += f'<path class="bar" d="{self._path([(x, low), (x, high)])}"/>'
+            svg += f'<path class="bar" d="{self._path([(x, low), (x, high)])}"/>'
         if math.isfinite(error):
-            made += f'<path class="bar thick" d="{self._path([(x, sample.mean - error), (x, sample.mean + error)])}"/>'
-        return made
+            svg += f'<path class="bar thick" d="{self._path([(x, sample.mean - error), (x, sample.mean + error)])}"/>'
+        return svg
 
     def _band(self, kind: str, ends: Sequence[tuple[float, float, float]]) -> str:
         known = [end for end in ends if math.isfinite(end[1])]
@@ -178,16 +178,16 @@ class Chart:
         return "M" + "L".join(f"{WIDTH * (x - left) / (right - left):.1f} {self._y(y)}" for x, y in points)
 
     def _y(self, y: float) -> str:
-        return f"{HEIGHT * (1 - self._up(y) / 100):.1f}"
+        return f"{HEIGHT * (1 - self._height(y) / 100):.1f}"
 
-    def _up(self, y: float) -> float:
-        """How high above the foot, in percent; what is far outside is cut off by the drawing's edge."""
+    def _height(self, y: float) -> float:
+        """Height above the bottom in percent, clipped far outside the drawing."""
         low, high = self.y
         return min(max(100 * (y - low) / (high - low), -1000.0), 1000.0)
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers within a range: steps of 1, 2 or 5 times a power of ten."""
+    """Round numbers in a range, in steps of 1, 2 or 5 times a power of ten."""
     raw = (high - low) / most
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
@@ -195,7 +195,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def _short(value: float) -> str:
-    """A tick's number: 250k, 1.5M, −1,000, 0.2."""
+    """The label of a tick: 250k, 1.5M, −1,000, 0.2."""
     size = abs(value)
     if size >= 1e6:
         text = f"{value / 1e6:g}M"
@@ -207,20 +207,21 @@ def _short(value: float) -> str:
 
 
 def _colour(one: Series) -> str:
-    turn = one.colour // COLOURS
-    return f"c{one.colour % COLOURS}{' published' if one.published else ''}{f' turn{min(turn, 2)}' if turn else ''}"
+    repeat = one.colour // COLOURS
+    dashes = f" dashes{min(repeat, 2)}" if repeat else ""
+    return f"c{one.colour % COLOURS}{' published' if one.published else ''}{dashes}"
 
 
-def _reach(one: Series) -> list[float]:
-    """What an axis must show: means with their standard errors, and every seed."""
-    made = [y for trace in one.traces for _, y in trace]
+def _required_y(one: Series) -> list[float]:
+    """Values that the y axis must show: means ± standard errors, and every seed."""
+    values = [y for trace in one.traces for _, y in trace]
     for sample in one.samples.values():
         error = sample.standard_error if math.isfinite(sample.standard_error) else 0.0
-        made += [sample.mean - error, sample.mean + error]
-    return made
+        values += [sample.mean - error, sample.mean + error]
+    return values
 
 
-def _ends(one: Series) -> list[float]:
-    """What an axis shows within reason: the ends of the intervals, which two seeds can throw very far."""
-    drawn = [] if one.published else [interval(sample) for sample in one.samples.values()]
-    return [end for found in drawn for end in found[1:] if math.isfinite(end)]
+def _interval_ends(one: Series) -> list[float]:
+    """Ends of the intervals, which the y axis shows unless they are too far away, as with two seeds."""
+    intervals = [] if one.published else [interval(sample) for sample in one.samples.values()]
+    return [end for bounds in intervals for end in bounds[1:] if math.isfinite(end)]

@@ -1,6 +1,6 @@
-"""A rollout to look at: a short clip where the task draws itself, a picture where a still says more.
+"""Rollouts as images: a GIF of tasks that can be rendered, a PNG of flights through the forest.
 
-Pillow writes the clips; matplotlib brings it along.
+Pillow, a dependency of matplotlib, writes the GIFs.
 """
 
 import io
@@ -13,35 +13,36 @@ import numpy as np
 from understudy.collect.rollouts import rollout
 from understudy.envs import Environment, Forest, GymnasiumEnvironment, Pendulum, make
 from understudy.envs.gymnasium import quiet
-from understudy.evaluation import drawing as figures
+from understudy.evaluation import drawing
 from understudy.policies.actor import Actor, check_fits
 
 FRAMES = 60
-"""At most, in a clip."""
+"""Largest number of frames in a clip."""
 STEPS = 240
-"""Environment steps that a clip covers, at most."""
+"""Largest number of environment steps in a clip."""
 SIDE = 320
-"""Its longer side, in pixels."""
+"""Longer side of a clip in pixels."""
 SECOND = 1000
+"""Milliseconds."""
 FLIGHTS = 8
-"""In the picture of a forest."""
+"""Episodes in the picture of a forest."""
 
 
 def clip(actor: Actor, env: Any, seed: int = 0) -> bytes | None:
-    """A GIF or PNG of a policy at work; None where the task cannot be drawn."""
+    """A GIF or PNG of a rollout; None if the task cannot be rendered."""
     made = make(env)
     check_fits(actor, made)
     if isinstance(made, GymnasiumEnvironment):
-        frames, pause = _hosted(actor, made, seed)
-        return _gif(frames, pause) if frames else None
-    return _own(actor, made, seed)
+        frames, frame_ms = _gymnasium_frames(actor, made, seed)
+        return _gif(frames, frame_ms) if frames else None
+    return _jax_image(actor, made, seed)
 
 
-def _own(actor: Actor, env: Environment, seed: int) -> bytes | None:
+def _jax_image(actor: Actor, env: Environment, seed: int) -> bytes | None:
     if isinstance(env, Forest):
-        picture, (axis,) = figures.figure(1)
+        picture, (axis,) = drawing.figure(1)
         flights = rollout(env, actor.policy, FLIGHTS, seed)
-        figures.draw_forest(axis, env, [flights], figures.LEARNER, "")
+        drawing.draw_forest(axis, env, [flights], drawing.LEARNER, "")
         return _png(picture)
     if isinstance(env, Pendulum):
         steps = rollout(env, actor.policy, 1, seed).steps.obs[0]
@@ -50,9 +51,9 @@ def _own(actor: Actor, env: Environment, seed: int) -> bytes | None:
 
 
 def _pendulum(observations: np.ndarray) -> Iterator[np.ndarray]:
-    """A rod for each observation (cos θ, sin θ, θ̇); upright is up."""
-    picture, (axis,) = figures.figure(1, width=2.4, height=2.4)
-    (rod,) = axis.plot([], [], color=figures.LEARNER, linewidth=7, solid_capstyle="round")
+    """A frame for each observation (cos θ, sin θ, θ̇), with the upright position at the top."""
+    picture, (axis,) = drawing.figure(1, width=2.4, height=2.4)
+    (rod,) = axis.plot([], [], color=drawing.LEARNER, linewidth=7, solid_capstyle="round")
     axis.plot(0, 0, marker="o", color="#333333", markersize=6)
     axis.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal")
     axis.axis("off")
@@ -62,9 +63,9 @@ def _pendulum(observations: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(picture.canvas.buffer_rgba())[..., :3].copy()
 
 
-def _hosted(actor: Actor, env: GymnasiumEnvironment, seed: int) -> tuple[list[np.ndarray], int]:
-    """Frames of one episode, evenly spaced, and the milliseconds between them; none where the task draws nothing."""
-    one = env.drawn()
+def _gymnasium_frames(actor: Actor, env: GymnasiumEnvironment, seed: int) -> tuple[list[np.ndarray], int]:
+    """Evenly spaced frames of one episode and the milliseconds between them; none if the task cannot be rendered."""
+    one = env.make_renderable()
     if one is None:
         return [], 0
     frames, state, every = [], None, max(1, min(env.spec.horizon, STEPS) // FRAMES)
@@ -89,7 +90,7 @@ def _hosted(actor: Actor, env: GymnasiumEnvironment, seed: int) -> tuple[list[np
 
 
 def _frame(env: gymnasium.Env[Any, Any]) -> np.ndarray | None:
-    """What a task looks like now; None where it has no display, or not the package that draws it."""
+    """The current frame; None without a display or without the package that renders the task."""
     try:
         frame = env.render()
     except (gymnasium.error.Error, ImportError, OSError, RuntimeError):
@@ -97,7 +98,7 @@ def _frame(env: gymnasium.Env[Any, Any]) -> np.ndarray | None:
     return frame if isinstance(frame, np.ndarray) else None
 
 
-def _gif(frames: list[np.ndarray], pause: int) -> bytes:
+def _gif(frames: list[np.ndarray], frame_ms: int) -> bytes:
     from PIL import Image
 
     pictures = []
@@ -106,7 +107,7 @@ def _gif(frames: list[np.ndarray], pause: int) -> bytes:
         picture.thumbnail((SIDE, SIDE))
         pictures.append(picture.quantize(64))
     file = io.BytesIO()
-    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=pause, loop=0, optimize=True)
+    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=frame_ms, loop=0, optimize=True)
     return file.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""A study's curves for papers: one panel for each task, as PNG and SVG."""
+"""A study's curves as figures for papers: one panel per task, as PNG and SVG."""
 
 import math
 import os
@@ -11,107 +11,114 @@ import numpy as np
 
 from understudy.core.errors import RunError
 from understudy.core.statistics import Sample, interval
-from understudy.evaluation import drawing as figures
-from understudy.studies.report.lines import CURVES, Cell, Task, gather, labels
+from understudy.evaluation import drawing
+from understudy.studies.published import FindPublished, nothing_published
+from understudy.studies.report.learners import X_TITLES, Record, TaskResults, group_by_task, labels
 
 FORMATS = (".png", ".svg", ".pdf")
-NAME = 40
-"""Characters on a line of the legend, of which two are side by side."""
-LINE = 0.14
-"""Inches by which a figure grows with a line of its legend, so that the axes keep their size."""
+LEGEND_WIDTH = 40
+"""Characters in a line of a legend, which has two columns."""
+LEGEND_LINE = 0.14
+"""Inches by which a figure grows with each line of its legend, so that the axes keep their size."""
 
 
-def draw(cells: Sequence[Cell], path: str | os.PathLike[str]) -> list[Path]:
-    """Write the figure and return its files: `path` itself if it ends in .png, .svg or .pdf, else both of the first.
+def draw(
+    records: Sequence[Record], path: str | os.PathLike[str], find_published: FindPublished = nothing_published
+) -> list[Path]:
+    """Write the figure and return its files: `path` if it ends in .png, .svg or .pdf, else `path`.png and `path`.svg.
 
-    A task with curves shows them with bands of the 95% interval; one without, or with several numbers of trajectories,
-    shows what the policies handed over return.
+    A task shows learning curves with 95% intervals. If it has none, or several numbers of trajectories, it shows the
+    returns of the final policies.
     """
-    tasks = [task for task in gather(cells) if any(line.best_known is not None for line in task.lines)]
+    tasks = [
+        task
+        for task in group_by_task(records, find_published)
+        if any(learner.score is not None for learner in task.learners)
+    ]
     if not tasks:
-        raise RunError("no cell has been played, so there is nothing to draw: run the study first")
+        raise RunError("there is nothing to draw, because no policy has been evaluated: run the study first")
     path = Path(path)
-    paths = [path] if path.suffix in FORMATS else [path.with_name(path.name + ending) for ending in FORMATS[:2]]
-    colours = {label: figures.LINES[index % len(figures.LINES)] for index, label in enumerate(labels(tasks))}
+    paths = [path] if path.suffix in FORMATS else [path.with_name(path.name + suffix) for suffix in FORMATS[:2]]
+    colours = {label: drawing.LINES[index % len(drawing.LINES)] for index, label in enumerate(labels(tasks))}
     columns = min(len(tasks), 2)
-    picture, axes = figures.figure(columns, width=5.6, height=4.2, rows=math.ceil(len(tasks) / columns))
+    rows = math.ceil(len(tasks) / columns)
+    figure, axes = drawing.figure(columns, width=5.6, height=4.2, rows=rows)
     for axis, task in zip(axes, tasks, strict=False):
-        _panel(axis, task, colours)
+        _draw_panel(axis, task, colours)
     for axis in axes[len(tasks) :]:
         axis.set_visible(False)
-    lines = max(
-        sum(label.get_text().count("\n") + 1 for label in axis.get_legend().texts) for axis in axes[: len(tasks)]
-    )
-    wide, high = picture.get_size_inches()
-    picture.set_size_inches(wide, high + math.ceil(len(tasks) / columns) * LINE * max(lines - 8, 0) / 2)
+    legends = [axis.get_legend().texts for axis in axes[: len(tasks)]]
+    lines = max(sum(label.get_text().count("\n") + 1 for label in legend) for legend in legends)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + rows * LEGEND_LINE * max(lines - 8, 0) / 2)
     for file in paths:
-        figures.save(picture, file)
+        drawing.save(figure, file)
     return paths
 
 
-def _panel(axis: Any, task: Task, colours: dict[str, str]) -> None:
-    kinds = {line.kind for line in task.lines if line.kind is not None}
+def _draw_panel(axis: Any, task: TaskResults, colours: dict[str, str]) -> None:
+    kinds = {learner.x_kind for learner in task.learners if learner.x_kind is not None}
     if kinds and not task.several_counts:
-        _curves(axis, task, next(kind for kind in CURVES if kind in kinds), colours)
+        _draw_curves(axis, task, next(kind for kind in X_TITLES if kind in kinds), colours)
     else:
-        _counts(axis, task, colours)
+        _draw_final_returns(axis, task, colours)
     if task.expert is not None:
-        axis.axhline(task.expert, color=figures.EXPERT, linewidth=1.5, label="the expert")
+        axis.axhline(task.expert, color=drawing.EXPERT, linewidth=1.5, label="the expert")
     axis.set_title(_plain(task.name))
     axis.spines[["top", "right"]].set_visible(False)
     handles, names = axis.get_legend_handles_labels()
-    wrapped = ["\n".join(textwrap.wrap(name, NAME)) for name in names]
+    wrapped = ["\n".join(textwrap.wrap(name, LEGEND_WIDTH)) for name in names]
     axis.legend(handles, wrapped, fontsize=7, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
-def _curves(axis: Any, task: Task, kind: str, colours: dict[str, str]) -> None:
+def _draw_curves(axis: Any, task: TaskResults, kind: str, colours: dict[str, str]) -> None:
     drawn: set[str] = set()
-    for line in task.lines:
-        if line.kind != kind:
+    for learner in task.learners:
+        if learner.x_kind != kind:
             continue
-        color = colours[line.label]
-        x = list(line.curve)
-        ends = np.array([interval(sample) for sample in line.curve.values()])
-        axis.plot(x, ends[:, 0], color=color, label=_plain(line.name), linewidth=1.8, marker="o", markersize=3)
+        color, samples = colours[learner.label], learner.curve.samples
+        ends = np.array([interval(sample) for sample in samples.values()])
+        x = list(samples)
+        axis.plot(x, ends[:, 0], color=color, label=_plain(learner.name), linewidth=1.8, marker="o", markersize=3)
         axis.fill_between(x, ends[:, 1], ends[:, 2], color=color, alpha=0.18, linewidth=0)
-        theirs = line.published_curve
-        if theirs and line.published_name not in drawn:
-            drawn.add(line.published_name)
-            means = [sample.mean for sample in theirs.values()]
-            axis.plot(list(theirs), means, color=color, linestyle=":", label=f"{line.published_name}, published")
-    axis.set(xlabel=CURVES[kind], ylabel="return (mean, 95% interval)")
+        published, name = learner.published_curve, learner.published.name
+        if published and name not in drawn:
+            drawn.add(name)
+            means = [sample.mean for sample in published.values()]
+            axis.plot(list(published), means, color=color, linestyle=":", label=f"{name}, published")
+    axis.set(xlabel=X_TITLES[kind], ylabel="return (mean, 95% interval)")
     axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if abs(x) >= 10_000 else f"{x:g}")
-    lowest, highest = _range(task)
+    lowest, highest = _y_range(task)
     margin = 0.06 * (highest - lowest) or 1.0
     axis.set_ylim(lowest - margin, highest + margin)
 
 
-def _counts(axis: Any, task: Task, colours: dict[str, str]) -> None:
+def _draw_final_returns(axis: Any, task: TaskResults, colours: dict[str, str]) -> None:
     by_label: dict[str, dict[int, Sample]] = {}
-    for line in task.lines:
-        if line.best_known is not None:
-            by_label.setdefault(line.label, {})[line.trajectories] = line.best_known
+    for learner in task.learners:
+        if learner.score is not None:
+            by_label.setdefault(learner.label, {})[learner.trajectories] = learner.score
     drawn: set[str] = set()
     for label, samples in by_label.items():
-        figures.draw_points(axis, samples, colours[label], _plain(label))
-        line = next(line for line in task.lines if line.label == label)
-        if line.algorithm not in drawn:  # once, whatever its presets
-            drawn.add(line.algorithm)
-            name = f"{_plain(line.algorithm)}, published"
-            figures.draw_points(axis, line.published_counts, colours[label], name, published=True)
+        drawing.draw_points(axis, samples, colours[label], _plain(label))
+        learner = next(learner for learner in task.learners if learner.label == label)
+        if learner.algorithm not in drawn:  # once for all presets of an algorithm
+            drawn.add(learner.algorithm)
+            name = f"{_plain(learner.algorithm)}, published"
+            drawing.draw_points(axis, dict(learner.published.by_trajectories), colours[label], name, published=True)
     axis.set_xticks(sorted({count for samples in by_label.values() for count in samples}))
-    axis.set(xlabel="demonstrated trajectories", ylabel="return handed over (mean ± standard error)")
+    axis.set(xlabel="demonstrated trajectories", ylabel="return of the final policy (mean ± standard error)")
 
 
-def _range(task: Task) -> tuple[float, float]:
-    """What the y axis shows: all seeds, published means and the expert; wide intervals may leave it."""
-    values = [y for line in task.lines for points in line.traces.values() for y in points.values()]
-    values += [sample.mean for line in task.lines for sample in line.published_curve.values()]
+def _y_range(task: TaskResults) -> tuple[float, float]:
+    """Range of the y axis: all seeds, published means and the expert. Wide intervals may exceed it."""
+    values = [y for learner in task.learners for points in learner.curve.seeds.values() for y in points.values()]
+    values += [sample.mean for learner in task.learners for sample in learner.published_curve.values()]
     values += [] if task.expert is None else [task.expert]
     return min(values), max(values)
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib does not take for mathematics, or for a label to leave out."""
+    """Text that matplotlib neither typesets as mathematics nor leaves out of the legend."""
     plain = text.replace("$", r"\$")
     return f" {plain}" if plain.startswith("_") else plain

@@ -1,7 +1,7 @@
-"""The page: one HTML file that needs nothing else, from the cells of a study.
+"""The report page: one self-contained HTML file.
 
-Every text that comes from a cell goes through `escape` or into the JSON block, where `<`, `>`, `&` and everything
-beyond ASCII are written as escapes. The page's policy allows its own script by its digest and no other, and no request.
+All text from records goes through `escape`, or into the JSON block, where `<`, `>`, `&` and non-ASCII characters are
+escaped. The page's content security policy allows its own script, by its digest, and no other script or request.
 """
 
 import base64
@@ -10,47 +10,63 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
 
-from understudy.algorithms import ALGORITHMS
-from understudy.core.errors import SettingError
-from understudy.paper import published
-from understudy.studies.report import made
+from understudy.algorithms import find
+from understudy.core.errors import SettingError, UnderstudyError
+from understudy.studies.published import FindPublished, nothing_published
 from understudy.studies.report.chart import Chart, Series
 from understudy.studies.report.comparisons import compare
-from understudy.studies.report.lines import CURVES, Cell, Line, Task, gather, labels, number, plural, troubled
-from understudy.studies.report.markup import embedded, table
-from understudy.studies.report.summary import sentence
-from understudy.studies.report.table import CAPTION, results
+from understudy.studies.report.formatting import number, plural
+from understudy.studies.report.learners import (
+    X_TITLES,
+    LearnerResults,
+    Record,
+    TaskResults,
+    group_by_task,
+    labels,
+    without_result,
+)
+from understudy.studies.report.markup import script_json, table
+from understudy.studies.report.provenance import cost_section, provenance_section
+from understudy.studies.report.summary import summarize
+from understudy.studies.report.table import CAPTION, results_table
 
-KINDS = {b"\x89PNG\r\n\x1a\n": "png", b"GIF87a": "gif", b"GIF89a": "gif"}
+IMAGE_TYPES = {b"\x89PNG\r\n\x1a\n": "png", b"GIF87a": "gif", b"GIF89a": "gif"}
 
 
 def render(
-    cells: Sequence[Cell],
+    records: Sequence[Record],
     title: str,
     command: str,
     clips: Mapping[str, bytes] | None = None,
     quarantined: Sequence[tuple[str, str]] = (),
+    find_published: FindPublished = nothing_published,
 ) -> str:
-    """The report of a study.
+    """The report of a study as HTML.
 
-    Cells whose status begins with "missing" or "quarantined" are listed and may lack results; `quarantined` is for
-    files that could not be read as cells, as (file, why). `clips`: task → a PNG, GIF or WebP of a rollout.
+    Args:
+        records: Records of the study's cells. Those with status "missing" or "quarantined" may lack results.
+        title: Heading of the page.
+        command: The command that made the report.
+        clips: Task → PNG, GIF or WebP image of a rollout.
+        quarantined: Damaged cell files, as (file, reason).
+        find_published: Published results to show next to the study's.
     """
-    tasks = gather(cells)
+    tasks = group_by_task(records, find_published)
     colours = {label: index for index, label in enumerate(labels(tasks))}
     charts: list[Chart] = []
-    sections = [_section(task, colours, charts, dict(clips or {})) for task in tasks]
-    told = "".join(f"<li>{escape(sentence(task))}</li>" for task in tasks) or "<li>Nothing has been played yet.</li>"
+    sections = [_task_section(task, colours, charts, dict(clips or {})) for task in tasks]
+    summaries = [summarize(task) for task in tasks] or ["No policy has been evaluated yet."]
+    items = "".join(f"<li>{escape(text)}</li>" for text in summaries)
     style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; img-src data:"
+    script_digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_digest}'; img-src data:"
     body = [
-        f"<header><h1>{escape(title)}</h1><ul class='summary'>{told}</ul></header>",
+        f"<header><h1>{escape(title)}</h1><ul class='summary'>{items}</ul></header>",
         *sections,
-        _trouble(cells, quarantined),
-        _taxonomy(tasks),
-        made.cost(tasks),
-        made.provenance(cells, command),
+        _unfinished_section(records, quarantined),
+        _algorithms_section(tasks),
+        cost_section(tasks),
+        provenance_section(records, command),
     ]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -59,132 +75,135 @@ def render(
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
         f"<style>{style}</style></head>\n"
         f"<body><main>{''.join(body)}</main>\n"
-        f'<script type="application/json" id="data">{embedded([chart.data() for chart in charts])}</script>\n'
+        f'<script type="application/json" id="data">{script_json([chart.data() for chart in charts])}</script>\n'
         f"<script>{script}</script></body></html>\n"
     )
 
 
-def _section(task: Task, colours: Mapping[str, int], charts: list[Chart], clips: dict[str, bytes]) -> str:
-    drawn = []
-    for chart in [*_curves(task, colours), *_efficiency(task, colours)]:
-        drawn.append(chart.html(len(charts)))
+def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Chart], clips: dict[str, bytes]) -> str:
+    figures = []
+    for chart in [*_curve_charts(task, colours), *_trajectory_charts(task, colours)]:
+        figures.append(chart.html(len(charts)))
         charts.append(chart)
     expert = "not known" if task.expert is None else number(task.expert)
-    note = "Means over seeds; dark bands and thick bars: standard error; light bands and thin bars: 95% interval "
-    note += "(Student's t). Dotted: published, with standard errors."
+    note = "Means over seeds. Dark bands and thick bars: standard error. Light bands and thin bars: 95% interval "
+    note += "(Student's t). Dotted: published results with standard errors."
     return (
-        f"<section class='task'><h2>{escape(task.name)}</h2><p>The expert's return: {expert}.</p>"
-        f"{_clip(task, clips)}{''.join(drawn)}{f'<p class=note>{escape(note)}</p>' if drawn else ''}"
+        f"<section class='task'><h2>{escape(task.name)}</h2><p>Return of the expert: {expert}.</p>"
+        f"{_clip(task, clips)}{''.join(figures)}{f'<p class=note>{escape(note)}</p>' if figures else ''}"
         f"{_results(task)}{_comparisons(task)}</section>"
     )
 
 
-def _curves(task: Task, colours: Mapping[str, int]) -> list[Chart]:
-    made_ = []
-    for title, kind, lines in task.panels():
+def _curve_charts(task: TaskResults, colours: Mapping[str, int]) -> list[Chart]:
+    """Learning curves."""
+    charts = []
+    for title, kind, learners in task.panels():
         series: list[Series] = []
-        beside: dict[str, Series] = {}
-        for line in lines:
-            traces = [list(points.items()) for points in line.traces.values()]
-            series.append(Series(line.name, colours[line.label], line.curve, traces))
-            known = {float(x): sample for x, sample in line.published_curve.items()}
-            if known and line.published_name not in beside:  # once, whatever its presets
-                count = plural(published.REWARD_TRAJECTORIES[line.published_name], "trajectory")
-                name = f"{line.published_name}, published ({count})"
-                beside[line.published_name] = Series(name, colours[line.label], known, published=True)
-        told = f"{task.name}: return while learning" + (f", {title}" if title else "")
-        made_.append(Chart(told, CURVES[kind], [*series, *beside.values()], task.expert))
-    return made_
+        published: dict[str, Series] = {}
+        for learner in learners:
+            traces = [list(points.items()) for points in learner.curve.seeds.values()]
+            curve = {float(x): sample for x, sample in learner.curve.samples.items()}
+            series.append(Series(learner.name, colours[learner.label], curve, traces))
+            theirs = learner.published
+            if learner.published_curve and theirs.name not in published:  # once for all presets of an algorithm
+                name = f"{theirs.name}, published ({plural(theirs.trajectories, 'trajectory')})"
+                line = Series(name, colours[learner.label], learner.published_curve, published=True)
+                published[theirs.name] = line
+        heading = f"{task.name}: return during training" + (f", {title}" if title else "")
+        charts.append(Chart(heading, X_TITLES[kind], [*series, *published.values()], task.expert))
+    return charts
 
 
-def _efficiency(task: Task, colours: Mapping[str, int]) -> list[Chart]:
-    """What the policies handed over return, against the trajectories they learned from."""
-    handed = [line for line in task.lines if line.handed is not None]
-    if not handed or (task.panels() and not task.several_counts):
+def _trajectory_charts(task: TaskResults, colours: Mapping[str, int]) -> list[Chart]:
+    """Return of the final policies against the number of trajectories."""
+    learners = [learner for learner in task.learners if learner.curve.final_sample is not None]
+    if not learners or (task.panels() and not task.several_counts):
         return []
-    by_label: dict[str, list[Line]] = {}
-    for line in handed:
-        by_label.setdefault(line.label, []).append(line)
-    firsts = {lines[0].algorithm: label for label, lines in reversed(by_label.items())}
-    theirs = {
-        label: lines[0].published_counts if firsts[lines[0].algorithm] == label else {}  # once, whatever its presets
-        for label, lines in by_label.items()
+    by_label: dict[str, list[LearnerResults]] = {}
+    for learner in learners:
+        by_label.setdefault(learner.label, []).append(learner)
+    first_label = {members[0].algorithm: label for label, members in reversed(by_label.items())}
+    published = {  # once for all presets of an algorithm
+        label: members[0].published.by_trajectories if first_label[members[0].algorithm] == label else {}
+        for label, members in by_label.items()
     }
-    counts = sorted({line.trajectories for line in handed} | {count for known in theirs.values() for count in known})
-    entries = len(by_label) + sum(1 for known in theirs.values() if known)
-    width, made_ = 0.6 / entries, list[Series]()
-    for label, lines in by_label.items():
-        shift = (len(made_) - (entries - 1) / 2) * width
-        samples = {float(counts.index(line.trajectories)): line.handed for line in lines if line.handed is not None}
-        seeds = [[(float(counts.index(x.trajectories)), y)] for x in lines for y in x.handed_seeds.values()]
-        made_.append(Series(label, colours[label], samples, seeds, bars=True, shift=shift))
-        if theirs[label]:
-            known = {float(counts.index(count)): sample for count, sample in theirs[label].items()}
-            name = f"{lines[0].algorithm}, published"
-            made_.append(Series(name, colours[label], known, published=True, bars=True, shift=shift + width))
-    title = f"{task.name}: return of the policy handed over (selected by payoff)"
-    return [Chart(title, "demonstrated trajectories", made_, task.expert, [str(count) for count in counts])]
+    counts = sorted({one.trajectories for one in learners} | {count for known in published.values() for count in known})
+    entries = len(by_label) + sum(1 for known in published.values() if known)
+    width, series = 0.6 / entries, list[Series]()
+    for label, members in by_label.items():
+        shift = (len(series) - (entries - 1) / 2) * width
+        finals = {float(counts.index(one.trajectories)): one.curve.final_sample for one in members}
+        samples = {x: sample for x, sample in finals.items() if sample is not None}
+        seeds = [[(float(counts.index(one.trajectories)), y)] for one in members for y in one.curve.final.values()]
+        series.append(Series(label, colours[label], samples, seeds, bars=True, shift=shift))
+        if published[label]:
+            known = {float(counts.index(count)): sample for count, sample in published[label].items()}
+            name = f"{members[0].published.name}, published"
+            series.append(Series(name, colours[label], known, published=True, bars=True, shift=shift + width))
+    title = f"{task.name}: return of the final policy (selected by payoff)"
+    return [Chart(title, "demonstrated trajectories", series, task.expert, [str(count) for count in counts])]
 
 
-def _results(task: Task) -> str:
-    headers, rows = results(task)
-    lines = []
+def _results(task: TaskResults) -> str:
+    headers, rows = results_table(task)
+    cells = []
     for row in rows:
         numbers = [f"<b>{mean}</b> <span>{ends}</span>" if mean else "" for mean, ends in row.numbers]
-        lines.append([escape(row.name), row.seeds, *numbers])
-    return table(f"{task.name}. {CAPTION}", headers, lines, ["published" if row.published else "" for row in rows])
+        cells.append([escape(row.name), row.seeds, *numbers])
+    return table(f"{task.name}. {CAPTION}", headers, cells, ["published" if row.published else "" for row in rows])
 
 
-def _comparisons(task: Task) -> str:
-    found = compare(task)
-    if not found:
+def _comparisons(task: TaskResults) -> str:
+    comparisons = compare(task)
+    if not comparisons:
         return ""
-    best = found[0].name
-    caption = f"Policies handed over, with 95% bootstrap intervals. The best by its mean is {best}"
-    if any(one.paired for one in found):
-        caption += "; differences are between equal seeds"
-    headers = ("algorithm", "interquartile mean", "the best is higher by", "chance that the best returns more")
-    rows = [[escape(one.name), escape(one.iqm), escape(one.difference), escape(one.improvement)] for one in found]
+    caption = f"Final policies with 95% bootstrap intervals. {comparisons[0].name} has the highest mean"
+    if any(one.paired for one in comparisons):
+        caption += "; differences are between runs with the same seed"
+    headers = ("algorithm", "interquartile mean", "the best is higher by", "probability that the best returns more")
+    rows = [[escape(one.name), escape(one.iqm), escape(one.difference), escape(one.improvement)] for one in comparisons]
     return table(caption + ".", headers, rows)
 
 
-def _trouble(cells: Sequence[Cell], quarantined: Sequence[tuple[str, str]]) -> str:
-    listed = [*troubled(cells), *((file, f"quarantined: {why}") for file, why in quarantined)]
-    if not listed:
+def _unfinished_section(records: Sequence[Record], quarantined: Sequence[tuple[str, str]]) -> str:
+    unfinished = [*without_result(records), *((file, f"quarantined: {reason}") for file, reason in quarantined)]
+    if not unfinished:
         return ""
-    items = "".join(f"<li>{escape(which)}: <em>{escape(status)}</em></li>" for which, status in listed)
-    told = f"{plural(len(listed), 'cell')} missing, diverged or set aside:"
-    return f"<section><h2>Without a result</h2><p>{told}</p><ul>{items}</ul></section>"
+    items = "".join(f"<li>{escape(name)}: <em>{escape(status)}</em></li>" for name, status in unfinished)
+    count = f"{plural(len(unfinished), 'run')} missing, diverged or quarantined:"
+    return f"<section><h2>Runs without a result</h2><p>{count}</p><ul>{items}</ul></section>"
 
 
-def _taxonomy(tasks: Sequence[Task]) -> str:
-    names = dict.fromkeys(line.algorithm for task in tasks for line in task.lines)
-    rows = []
-    for name in names:
-        if name not in ALGORITHMS:
-            rows.append([escape(name), *["not known here"], *[""] * 5])
-            continue
-        card = ALGORITHMS[name].card
-        needs = ", ".join(card.needs) + (" with values" if card.values else "")
-        told = (f"{card.title} ({name})", card.moments, card.solver, needs, card.bound, card.collects, card.reference)
-        rows.append([escape(text) for text in told])
-    if not rows:
+def _algorithms_section(tasks: Sequence[TaskResults]) -> str:
+    names = dict.fromkeys(learner.algorithm for task in tasks for learner in task.learners)
+    if not names:
         return ""
-    headers = ("algorithm", "moments", "solver", "needs", "gap", "a round collects", "reference")
-    caption = "Which moments of the expert each algorithm matches, which player runs no-regret, and what it needs."
-    return f"<section><h2>The algorithms</h2>{table(caption, headers, rows, wrap=True)}</section>"
+    rows = [[escape(text) for text in _card_row(name)] for name in names]
+    headers = ("algorithm", "moments", "solver", "needs", "gap", "collects per round", "reference")
+    caption = "The moments that each algorithm matches, the player that runs no-regret, and the inputs it needs."
+    return f"<section><h2>Algorithms</h2>{table(caption, headers, rows, wrap=True)}</section>"
 
 
-def _clip(task: Task, clips: Mapping[str, bytes]) -> str:
-    picture = clips.get(task.name, clips.get(task.env))
-    if picture is None:
+def _card_row(name: str) -> list[str]:
+    try:
+        card = find(name).card
+    except UnderstudyError:  # for example the records of an algorithm that is not installed here
+        return [name, "not installed", "", "", "", "", ""]
+    needs = ", ".join(card.needs) + (" with values" if card.values else "")
+    return [f"{card.title} ({name})", card.moments, card.solver, needs, card.bound, card.collects, card.reference]
+
+
+def _clip(task: TaskResults, clips: Mapping[str, bytes]) -> str:
+    image = clips.get(task.name, clips.get(task.env))
+    if image is None:
         return ""
-    kind = next((kind for start, kind in KINDS.items() if picture.startswith(start)), None)
-    if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP":
+    kind = next((kind for start, kind in IMAGE_TYPES.items() if image.startswith(start)), None)
+    if image[:4] == b"RIFF" and image[8:12] == b"WEBP":
         kind = "webp"
     if kind is None:
-        raise SettingError(f"the clip of '{task.name}' begins with {picture[:8]!r}: a PNG, GIF or WebP is needed")
-    source = f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+        raise SettingError(f"the clip of '{task.name}' begins with {image[:8]!r}: a PNG, GIF or WebP is needed")
+    source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
     return (
         f'<details open class="clip"><summary>A rollout</summary>'
         f'<img src="{source}" alt="A learned policy on {escape(task.name)}"></details>'

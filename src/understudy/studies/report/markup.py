@@ -1,4 +1,4 @@
-"""Pieces of HTML: a table, and data for a script."""
+"""HTML helpers: a table, and JSON inside a script element."""
 
 import json
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from html import escape
 from typing import Any
 
 
-def embedded(value: Any) -> str:
-    """JSON that no text in it can end or break out of."""
+def script_json(value: Any) -> str:
+    """JSON that is safe inside a script element: no text in it can close the element."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -19,18 +19,21 @@ def table(
     classes: Sequence[str] = (),
     wrap: bool = False,
 ) -> str:
-    """A table in a box that scrolls by itself; cells are HTML, the first of a row is its header.
+    """A table in a box that scrolls sideways.
 
-    `classes` are the rows', `wrap` is for cells of words, which may break into lines.
+    Args:
+        rows: Cells as HTML. The first cell of a row is its header.
+        classes: The class of each row.
+        wrap: Whether cells may break into several lines.
     """
     head = "".join(f'<th scope="col">{escape(header)}</th>' for header in headers)
-    kinds = list(classes) or [""] * len(rows)
-    lines = "".join(
-        f'<tr class="{kind}"><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
-        for kind, (first, *rest) in zip(kinds, rows, strict=True)
+    row_classes = list(classes) or [""] * len(rows)
+    body = "".join(
+        f'<tr class="{row_class}"><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
+        for row_class, (first, *rest) in zip(row_classes, rows, strict=True)
     )
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f'<table class="{"long" if wrap else "numbers"}"><caption><span>{escape(caption)}</span></caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )

@@ -47,9 +47,9 @@
       cursor.hidden = false;
       cursor.style.left = `${100 * (x - left) / (right - left)}%`;
       const where = chart.categories.length ? chart.categories[x] : x.toLocaleString("en-US");
-      const told = shown().flatMap((one) => one.points.filter((point) => point[0] === x)
+      const values = shown().flatMap((one) => one.points.filter((point) => point[0] === x)
         .map((point) => `${one.name}: ${point[1]}` + (point[2] === 1 ? " (one seed)" : "")));
-      readout.textContent = `${where} ${chart.unit}. ${told.join("; ")}`;
+      readout.textContent = `${where} ${chart.unit}. ${values.join("; ")}`;
     });
     area.addEventListener("pointerleave", leave);
   }

@@ -1,63 +1,65 @@
-"""What a study found, in sentences: who is nearest to the expert on a task, how sure that is, and who comes next."""
+"""A task's result in sentences: the best learner, its distance from the expert, and the second best."""
 
 import math
 
-from understudy.core.statistics import Sample, apart, interval
-from understudy.studies.report.lines import Line, Task, number
+from understudy.core.statistics import Sample, interval, p_different
+from understudy.studies.report.formatting import number
+from understudy.studies.report.learners import LearnerResults, TaskResults
 
 LEVEL = 0.05
-"""Below this chance (Welch's t, two-sided), two algorithms are told apart."""
+"""Two learners differ significantly if p is below this (Welch's t, two-sided)."""
 
 
-def sentence(task: Task) -> str:
-    """The task's result for somebody who reads nothing else."""
-    ranked = sorted((line for line in task.lines if line.best_known is not None), key=lambda line: -_sample(line).mean)
+def summarize(task: TaskResults) -> str:
+    """The task's result, for readers of nothing else."""
+    ranked = sorted((one for one in task.learners if one.score is not None), key=lambda one: -_score(one).mean)
     if not ranked:
-        return f"On {task.name}, nothing has been played yet."
-    best, others = ranked[0], [line for line in ranked if line.label != ranked[0].label]
-    parts = [f"On {task.name}, {_verdict(best, 1 + len(others))}"]
-    if best.handed is not None and best.last is not None and best.last.mean < interval(best.handed).low:
-        parts.append(f"Its last policies return {number(best.last.mean)}: selecting by payoff mattered.")
+        return f"On {task.name}, no policy has been evaluated yet."
+    best, others = ranked[0], [learner for learner in ranked if learner.label != ranked[0].label]
+    parts = [f"On {task.name}, {_describe_best(best, 1 + len(others))}"]
+    final, last = best.curve.final_sample, best.curve.last
+    if final is not None and last is not None and last.mean < interval(final).low:
+        parts.append(f"Its last policies return only {number(last.mean)}, so selection by payoff mattered.")
     if others:
-        parts.append(_next(best, others[0]))
+        parts.append(_describe_second(best, others[0]))
     return " ".join(parts)
 
 
-def _verdict(best: Line, rivals: int) -> str:
-    sample, found = _sample(best), interval(_sample(best))
-    sure = (
-        f"95% interval {number(found.low)} to {number(found.high)} over {sample.size} seeds"
-        if math.isfinite(found.low)
-        else "one seed, which says nothing about others"
+def _describe_best(best: LearnerResults, competitors: int) -> str:
+    sample, bounds = _score(best), interval(_score(best))
+    certainty = (
+        f"95% interval {number(bounds.low)} to {number(bounds.high)} over {sample.size} seeds"
+        if math.isfinite(bounds.low)
+        else "one seed, so no interval"
     )
-    subject = "the policies it hands over return" if best.handed is not None else "its last evaluations return"
-    returned = f"{subject} {number(sample.mean)} ({sure})"
+    subject = "its final policies return" if best.curve.final_sample is not None else "its last evaluations return"
+    returned = f"{subject} {number(sample.mean)} ({certainty})"
     if best.expert is None or best.gap is None:
-        place = "has the highest return" if rivals > 1 else "has been played"
-        return f"{best.spoken} {place}: {returned}. The expert's return is not known."
-    expert = f"where the expert returns {number(best.expert)}"
+        verdict = "has the highest return" if competitors > 1 else "was evaluated"
+        return f"{best.name_in_sentence} {verdict}: {returned}. The expert's return is not known."
+    expert = f"the expert returns {number(best.expert)}"
     if best.gap.mean <= 0:
-        return f"{best.spoken} does as well as the expert: {returned} {expert}."
-    near = "comes nearest to the expert" if rivals > 1 else "is near the expert"
-    if best.gap.low <= 0:
-        return f"{best.spoken} {near} and cannot be told from it: {returned} {expert}."
-    near = near if rivals > 1 else "falls short of the expert"
-    short = f"{number(best.gap.mean)} short" if rivals > 1 else f"a gap of {number(best.gap.mean)}"
-    return f"{best.spoken} {near}, {short}: {returned} {expert}."
+        verdict = "matches the expert"
+    elif best.gap.low <= 0:
+        verdict = "comes closest to the expert" if competitors > 1 else "comes close to the expert"
+        verdict += ", without a significant difference"
+    else:
+        verdict = "comes closest to the expert" if competitors > 1 else "does not reach the expert"
+        verdict += f", with a gap of {number(best.gap.mean)}"
+    return f"{best.name_in_sentence} {verdict}: {returned}, {expert}."
 
 
-def _next(best: Line, second: Line) -> str:
-    ours, theirs = _sample(best), _sample(second)
-    behind = f"{second.spoken} follows with {number(theirs.mean)}"
-    chance = apart([ours], [theirs])  # either way: which is the best was seen first
-    if not math.isfinite(chance):
-        return f"{behind}; from single seeds the two cannot be told apart."
-    if chance < LEVEL:
-        told = "p < 0.001" if chance < 0.001 else f"p = {chance:.3f}"
-        return f"{behind}, a difference that chance does not explain ({told})."
-    return f"{behind}, a difference that may be chance (p = {chance:.2f})."
+def _describe_second(best: LearnerResults, second: LearnerResults) -> str:
+    score = _score(second)
+    text = f"{second.name_in_sentence} is second with {number(score.mean)}"
+    p = p_different([_score(best)], [score])  # two-sided, because the data decided which one is the best
+    if not math.isfinite(p):
+        return f"{text}; single seeds cannot show whether they differ."
+    if p < LEVEL:
+        return f"{text}, a significant difference ({'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})."
+    return f"{text}, not a significant difference (p = {p:.2f})."
 
 
-def _sample(line: Line) -> Sample:
-    assert line.best_known is not None
-    return line.best_known
+def _score(learner: LearnerResults) -> Sample:
+    assert learner.score is not None
+    return learner.score

@@ -1,4 +1,4 @@
-"""A study's numbers as tables: Markdown for READMEs, and the project's standard columns for CSV files."""
+"""A study's results as tables: Markdown, and CSV in the project's standard columns."""
 
 import json
 import re
@@ -8,21 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from understudy.core.statistics import Sample, interval
-from understudy.paper import published
-from understudy.studies.report.lines import (
-    LAST,
-    LOWEST,
-    NOTHING,
-    Cell,
-    Line,
-    Task,
-    bracket,
-    gather,
-    plural,
-    plus_minus,
-    troubled,
+from understudy.studies.curves import LAST, LOWEST
+from understudy.studies.published import FindPublished, nothing_published
+from understudy.studies.report.formatting import bracket, plural, plus_minus
+from understudy.studies.report.learners import (
+    NO_RESULT,
+    LearnerResults,
+    Record,
+    TaskResults,
+    group_by_task,
+    without_result,
 )
-from understudy.studies.report.summary import sentence
+from understudy.studies.report.summary import summarize
 
 COLUMNS = [
     *("env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return", "trajectories"),
@@ -34,109 +31,112 @@ HEADERS = (
     "seeds",
     "last evaluation",
     f"mean of the last {LAST}",
-    "handed over (selected by payoff)",
+    "final policy (selected by payoff)",
     f"lowest of the last {LOWEST}",
     "imitation gap",
 )
 CAPTION = (
     "Return, mean ± standard error over the seeds that finished, with the 95% interval. "
-    "The gap is the expert's return less that of the policy handed over."
+    "The imitation gap is the expert's return minus the final policy's."
 )
 
 
 class Row(NamedTuple):
-    """A line of the results: its name, and (mean ± standard error, 95% interval) for each of the other columns."""
+    """A row of the results table."""
 
     name: str
     seeds: str
     numbers: tuple[tuple[str, str], ...]
+    """(mean ± standard error, 95% interval) for each of the other columns."""
     published: bool = False
 
 
-def results(task: Task) -> tuple[list[str], list[Row]]:
-    """Headers, and each line of a task followed by what was published of its algorithm; empty columns are left out."""
-    made: list[Row] = []
-    for line in task.lines:
-        gap = ("", "") if line.gap is None else (bare(line), bracket(line.gap))
-        samples = (line.last, line.last_five, line.handed, line.lowest)
-        seeds = {cell["asked"]["seed"] for cell in line.cells}
-        ended = f"{len(line.handed_seeds)} of {len(seeds)}" if len(line.handed_seeds) < len(seeds) else str(len(seeds))
-        made.append(Row(line.name, ended, (*(_both(sample) for sample in samples), gap)))
-        theirs = _published(line)
-        if theirs is not None and theirs not in made:
-            made.append(theirs)
-    kept = [i for i in range(len(HEADERS) - 2) if any(row.numbers[i][0] for row in made)]
-    rows_ = [row._replace(numbers=tuple(row.numbers[i] for i in kept)) for row in made]
-    return [*HEADERS[:2], *(HEADERS[i + 2] for i in kept)], rows_
+def results_table(task: TaskResults) -> tuple[list[str], list[Row]]:
+    """Headers and rows. Published results follow the learner they belong to. Empty columns are left out."""
+    table: list[Row] = []
+    for learner in task.learners:
+        curve = learner.curve
+        gap = ("", "") if learner.gap is None else (_gap(learner), bracket(learner.gap))
+        samples = (curve.last, curve.last_five, curve.final_sample, curve.lowest)
+        seeds = len({record["config"]["seed"] for record in learner.records})
+        finished = f"{len(curve.final)} of {seeds}" if len(curve.final) < seeds else str(seeds)
+        table.append(Row(learner.name, finished, (*(_both(sample) for sample in samples), gap)))
+        published = _published_row(learner)
+        if published is not None and published not in table:
+            table.append(published)
+    used = [i for i in range(len(HEADERS) - 2) if any(row.numbers[i][0] for row in table)]
+    rows = [row._replace(numbers=tuple(row.numbers[i] for i in used)) for row in table]
+    return [*HEADERS[:2], *(HEADERS[i + 2] for i in used)], rows
 
 
-def bare(line: Line) -> str:
-    """The imitation gap with its standard error, which is the learner's: the expert's return is taken as given."""
-    assert line.gap is not None
-    assert line.best_known is not None
-    return plus_minus(line.best_known._replace(mean=line.gap.mean))
+def _gap(learner: LearnerResults) -> str:
+    """The imitation gap with the learner's standard error. The expert's return counts as exact."""
+    assert learner.gap is not None
+    assert learner.score is not None
+    return plus_minus(learner.score._replace(mean=learner.gap.mean))
 
 
-def markdown(cells: Sequence[Cell]) -> str:
-    """A sentence and a table for each task, and what is missing."""
+def markdown(records: Sequence[Record], find_published: FindPublished = nothing_published) -> str:
+    """A summary and a table for each task, and the runs without a result."""
     parts = []
-    for task in gather(cells):
-        headers, found = results(task)
-        ruled = [headers, ["---", *["---:"] * (len(headers) - 1)]]
-        for row in found:
-            ruled.append([_escaped(row.name), row.seeds, *(" ".join(pair).strip() for pair in row.numbers)])
-        lines = [f"### {_escaped(task.name)}", _escaped(sentence(task)), "\n".join(map(_markdown_row, ruled))]
+    for task in group_by_task(records, find_published):
+        headers, rows = results_table(task)
+        cells = [headers, ["---", *["---:"] * (len(headers) - 1)]]
+        for row in rows:
+            cells.append([_escape(row.name), row.seeds, *(" ".join(pair).strip() for pair in row.numbers)])
+        lines = [f"### {_escape(task.name)}", _escape(summarize(task)), "\n".join(map(_markdown_row, cells))]
         if task.expert is not None:
-            lines.append(f"The expert returns {plus_minus(Sample(task.expert, float('nan'), 1))}. {CAPTION}")
+            lines.append(f"The expert's return is {plus_minus(Sample(task.expert, float('nan'), 1))}. {CAPTION}")
         else:
             lines.append(CAPTION)
         parts.append("\n\n".join(lines))
-    trouble = troubled(cells)
-    if trouble:
-        items = "\n".join(f"- {_escaped(which)}: {_escaped(status)}" for which, status in trouble)
-        parts.append(f"Without a result ({plural(len(trouble), 'cell')}):\n\n{items}")
+    unfinished = without_result(records)
+    if unfinished:
+        items = "\n".join(f"- {_escape(description)}: {_escape(status)}" for description, status in unfinished)
+        parts.append(f"Without a result ({plural(len(unfinished), 'run')}):\n\n{items}")
     return "\n\n".join(parts) + "\n"
 
 
-def rows(cells: Sequence[Cell]) -> list[list[Any]]:
-    """A line for each evaluation of each cell, in the project's standard columns."""
-    made = []
-    for cell in cells:
-        if cell["status"].startswith(NOTHING):
+def result_rows(records: Sequence[Record]) -> list[list[Any]]:
+    """One row per evaluation of each cell, in the order of `COLUMNS`."""
+    rows = []
+    for record in records:
+        if record["status"].startswith(NO_RESULT):
             continue
-        asked, shown, by = cell["asked"], cell["shown"], cell["made"]
-        who = learner(asked, shown)
-        for row in cell["rows"]:
+        config, display, provenance = record["config"], record["display"], record["provenance"]
+        columns = learner_columns(config, display)
+        for row in record["evaluations"]:
             returns = np.asarray(row["returns"], np.float64)
-            made.append(
+            rows.append(
                 [
-                    *(who["env"], who["algorithm"], who["preset"], asked["seed"], row["x_kind"], row["x"]),
-                    *(round(float(returns.mean()), 3), round(float(returns.std()), 3), who["trajectories"]),
-                    *(who["demonstrations"], who["settings"]),
-                    *(row.get("steps"), len(returns), row.get("payoff"), shown.get("expert_return")),
-                    *(round(float(cell["seconds"]), 1), by["device"], by["command"]),
-                    " ".join(f"{name}={version}" for name, version in by["versions"].items()),
-                    by["date"],
+                    *(columns["env"], columns["algorithm"], columns["preset"]),
+                    *(config["seed"], row["x_kind"], row["x"]),
+                    *(round(float(returns.mean()), 3), round(float(returns.std()), 3), columns["trajectories"]),
+                    *(columns["demonstrations"], columns["settings"]),
+                    *(row.get("steps"), len(returns), row.get("payoff"), display.get("expert_return")),
+                    *(round(float(record["seconds"]), 1), provenance["device"], provenance["command"]),
+                    " ".join(f"{name}={version}" for name, version in provenance["versions"].items()),
+                    provenance["date"],
                 ]
             )
-    return [["" if value is None else value for value in row] for row in made]
+    return [["" if value is None else value for value in row] for row in rows]
 
 
-def lines(cells: Sequence[Cell]) -> list[dict[str, str]]:
-    """The same, by column, as a file has them."""
-    return [dict(zip(COLUMNS, map(str, row), strict=True)) for row in rows(cells)]
+def csv_rows(records: Sequence[Record]) -> list[dict[str, str]]:
+    """The same rows as `csv.DictReader` would read them."""
+    return [dict(zip(COLUMNS, map(str, row), strict=True)) for row in result_rows(records)]
 
 
-def learner(asked: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that tell a learner's lines from another's."""
-    algorithm, task = asked["algorithm"], asked["task"]
+def learner_columns(config: Mapping[str, Any], display: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that identify a learner."""
+    algorithm, task = config["algorithm"], config["task"]
     return {
         "env": task["env"],
         "algorithm": algorithm["name"],
         "preset": algorithm["preset"],
         "settings": json.dumps(algorithm["settings"], sort_keys=True, ensure_ascii=False),
         "trajectories": task["trajectories"],
-        "demonstrations": f"{shown.get('demos')}@{str(task['demonstrations'])[:12]}",
+        "demonstrations": f"{display.get('demos')}@{str(task['demonstrations'])[:12]}",
     }
 
 
@@ -144,29 +144,30 @@ def _both(sample: Sample | None) -> tuple[str, str]:
     return ("", "") if sample is None else (plus_minus(sample), bracket(interval(sample)))
 
 
-def _published(line: Line) -> Row | None:
-    """What the paper has of an algorithm on a task: its curve, or its return at this number of trajectories."""
-    curve = list(line.published_curve.values())
+def _published_row(learner: LearnerResults) -> Row | None:
+    """The published learning curve of a learner's algorithm, or its return at the same number of trajectories."""
+    published, empty = learner.published, ("", "")
+    curve = list(learner.published_curve.values())
     if curve:
-        count = plural(published.REWARD_TRAJECTORIES[line.published_name], "trajectory")
+        count = plural(published.trajectories, "trajectory")
         means = [sample.mean for sample in curve]
-        five = Sample(float(np.mean(means[-LAST:])), float("nan"), 1)
-        low = Sample(min(means[-LOWEST:]), float("nan"), 1)
-        numbers = (_both(curve[-1]), _both(five), ("", ""), _both(low), ("", ""))
-        return Row(f"{line.published_name}, published ({count})", str(curve[-1].size), numbers, published=True)
-    point = line.published_counts.get(line.trajectories)
+        last_five = Sample(float(np.mean(means[-LAST:])), float("nan"), 1)
+        lowest = Sample(min(means[-LOWEST:]), float("nan"), 1)
+        numbers = (_both(curve[-1]), _both(last_five), empty, _both(lowest), empty)
+        return Row(f"{published.name}, published ({count})", str(curve[-1].size), numbers, published=True)
+    point = published.by_trajectories.get(learner.trajectories)
     if point is None:
         return None
-    numbers = (("", ""), ("", ""), _both(point), ("", ""), ("", ""))
-    count = plural(line.trajectories, "trajectory")
-    return Row(f"{line.algorithm}, published ({count})", str(point.size), numbers, published=True)
+    count = plural(learner.trajectories, "trajectory")
+    numbers = (empty, empty, _both(point), empty, empty)
+    return Row(f"{published.name}, published ({count})", str(point.size), numbers, published=True)
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
+def _escape(text: str) -> str:
+    """Text without Markdown or HTML meaning."""
     plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*\[\]|~])", r"\\\1", plain)
