@@ -1,4 +1,4 @@
-"""Pictures: the forest with flights in it, and what a number of demonstrations buys."""
+"""Matplotlib helpers: figures without a display, flights through the forest, gaps, and curves with error bars."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,26 +15,27 @@ from understudy.evaluation.returns import Score
 
 TREE, EXPERT, LEARNER, CRASH = "#7fa37f", "#008000", "#e8743b", "#c0392b"
 LINES = ("#e8743b", "#4c72b0", "#8e44ad", "#b08d57", "#17a2a2", "#555555", "#d6337c", "#c9a800", "#1f3a5f", "#7a3b1d")
-"""One for each learner of a figure."""
+"""Colors of the learners in a figure."""
 
 
 def figure(columns: int, width: float = 4.2, height: float = 4.4, rows: int = 1) -> tuple[Any, Any]:
-    """A figure of panels, in reading order, drawn without a display."""
+    """A figure and its axes, row by row. It needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    FigureCanvasAgg(made)
-    return made, made.subplots(rows, columns, squeeze=False).ravel()
+    new = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    FigureCanvasAgg(new)
+    return new, new.subplots(rows, columns, squeeze=False).ravel()
 
 
-def save(made: Any, path: Path) -> None:
-    with whole_file(path) as beside:
-        made.savefig(beside, dpi=160, format=path.suffix[1:])
+def save(figure: Any, path: Path) -> None:
+    """Write a figure to a file, at once or not at all."""
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=160, format=path.suffix[1:])
 
 
 def draw_forest(axis: Any, forest: Forest, flights: Sequence[Episodes], color: str, title: str) -> None:
-    """The field seen from above, a line for each flight and a cross where one hits a tree."""
+    """Draw the forest from above, each flight as a line, and a cross at each collision with a tree."""
     from matplotlib.patches import Circle
 
     for x, y, radius in np.asarray(forest.trees):
@@ -51,11 +52,11 @@ def draw_forest(axis: Any, forest: Forest, flights: Sequence[Episodes], color: s
 
 
 def draw_gaps(axis: Any, scores: Sequence[Score], title: str) -> None:
-    """The imitation gap against the number of demonstrations, with 95% intervals."""
-    known = [(score.episodes or 0, score.gap) for score in scores if score.gap is not None]
-    x = [episodes for episodes, _ in known]
-    mean = np.array([gap.mean for _, gap in known])
-    low, high = np.array([gap.low for _, gap in known]), np.array([gap.high for _, gap in known])
+    """Draw the imitation gap by the number of demonstrations, with 95% intervals."""
+    gaps = [(score.episodes or 0, score.gap) for score in scores if score.gap is not None]
+    x = [episodes for episodes, _ in gaps]
+    mean = np.array([gap.mean for _, gap in gaps])
+    low, high = np.array([gap.low for _, gap in gaps]), np.array([gap.high for _, gap in gaps])
     axis.errorbar(x, mean, yerr=np.stack([mean - low, high - mean]), color=LEARNER, marker="o", capsize=4)
     axis.axhline(0, color=EXPERT, linewidth=1.5)
     axis.annotate("the expert", (max(x), 0), xytext=(0, 4), textcoords="offset points", ha="right", color=EXPERT)
@@ -64,7 +65,7 @@ def draw_gaps(axis: Any, scores: Sequence[Score], title: str) -> None:
 
 
 def draw_points(axis: Any, samples: dict[int, Sample], color: str, label: str, published: bool = False) -> None:
-    """Means with standard errors against a number, as a line; what others published is dashed and hollow."""
+    """Draw means with standard errors as a line. Published numbers are dotted, with hollow markers."""
     if not samples:
         return
     x = sorted(samples)

@@ -1,4 +1,4 @@
-"""Episodes that a learner's policies played, as a file has them, and where those that fail are lost (`failures`)."""
+"""Evaluation episodes of the ablation: rows of a file, and the step at which a failed episode fails (`failures`)."""
 
 import csv
 from collections.abc import Mapping
@@ -9,68 +9,65 @@ from typing import Any
 import numpy as np
 
 WINDOW = 50
-"""Steps ahead that tell whether an episode keeps up."""
+"""Steps over which rewards are averaged to decide whether an episode keeps pace with the expert."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One that a policy played, and how it is seen."""
+    """One evaluation episode, with the values of the learner's critic, reward and payoff. `failures` defines them."""
 
     seed: int
     x: int
-    """Environment steps by then."""
+    """Environment steps at the evaluation, as planned."""
     steps: int
-    """Exactly."""
+    """Environment steps at the evaluation, exactly."""
     episode: int
     episode_return: float
-    lost_at: int | None
-    belief: float
-    belief_shown: float
+    failed_at: int | None
+    critic_value: float
+    critic_value_demonstrated: float
     reward: float
-    reward_shown: float
+    reward_demonstrated: float
     payoff: float
 
 
 FIELDS = list(Episode.__dataclass_fields__)
 
 
-def lost_at(rewards: np.ndarray, expert_return: float, horizon: int) -> int | None:
-    """Where the longest stretch begins in which an episode does not keep up; None where it has not failed.
+def failure_step(rewards: np.ndarray, expert_return: float, horizon: int) -> int | None:
+    """The first step of the longest stretch that does not keep pace with the expert; None if the episode succeeds.
 
-    `rewards` are of one episode; after its end there are none, which counts as zeros.
+    Args:
+        rewards: Rewards of one episode. Steps after its end count as zeros.
+        expert_return: The expert's mean return.
+        horizon: Steps of a full episode.
     """
-    whole = np.zeros(horizon)
-    whole[: len(rewards)] = rewards
-    if whole.sum() >= expert_return / 2:
+    padded = np.zeros(horizon)
+    padded[: len(rewards)] = rewards
+    if padded.sum() >= expert_return / 2:
         return None
     width = min(WINDOW, horizon)
-    ahead = np.convolve(whole, np.ones(width), "valid") / width
-    # A step that keeps up before the first and after the last, so that every stretch has two ends.
-    keeps = np.flatnonzero(np.concatenate([[True], ahead >= expert_return / horizon / 2, [True]]))
-    return int(keeps[np.argmax(np.diff(keeps))])
+    ahead = np.convolve(padded, np.ones(width), "valid") / width
+    # Sentinels before the first and after the last step give every stretch two ends.
+    keeps_pace = np.flatnonzero(np.concatenate([[True], ahead >= expert_return / horizon / 2, [True]]))
+    return int(keeps_pace[np.argmax(np.diff(keeps_pace))])
 
 
-def line(episode: Episode) -> list[Any]:
-    """As a file has it, in the order of `FIELDS`."""
+def format_episode(episode: Episode) -> list[Any]:
+    """A row of the file, in the order of `FIELDS`."""
     return ["" if value is None else value for value in asdict(episode).values()]
 
 
-def read(path: Path) -> list[Episode]:
-    """What is kept already."""
+def read_episodes(path: Path) -> list[Episode]:
+    """The episodes in a file; none where it does not exist."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        return [episode(found) for found in csv.DictReader(file)]
+        return [parse_episode(row) for row in csv.DictReader(file)]
 
 
-def episode(found: Mapping[str, str]) -> Episode:
-    """From a line of a file."""
-
-    def number(name: str) -> float:
-        return float(found[name])
-
-    return Episode(
-        *(int(found["seed"]), int(found["x"]), int(found["steps"]), int(found["episode"]), number("episode_return")),
-        int(found["lost_at"]) if found["lost_at"] else None,
-        *(number("belief"), number("belief_shown"), number("reward"), number("reward_shown"), number("payoff")),
-    )
+def parse_episode(row: Mapping[str, str]) -> Episode:
+    """An episode from a row of a file."""
+    numbers: dict[str, Any] = {name: int(row[name]) for name in ("seed", "x", "steps", "episode")}
+    numbers |= {name: float(row[name]) for name in FIELDS if name not in (*numbers, "failed_at")}
+    return Episode(**numbers, failed_at=int(row["failed_at"]) if row["failed_at"] else None)

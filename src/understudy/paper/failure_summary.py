@@ -1,7 +1,7 @@
-"""What watched episodes come to: how many fail once a policy has learned, where, and who could have known.
+"""Summary of recorded episodes: how many fail after a policy has learned, where, and whether its payoff shows it.
 
-A seed has learned when its mean return first comes to nine tenths of the expert's. Episodes of later evaluations count;
-those of that one are good because it was chosen by them.
+A seed has learned when its mean return first reaches 90% of the expert's. Only later evaluations count: that one is
+good because it was selected by its return.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,89 +13,99 @@ import numpy as np
 from understudy.paper.episodes import WINDOW, Episode
 
 LEARNED = 0.9
+"""Fraction of the expert's return at which a seed has learned."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Of one learner. Means are None where there is nothing to take them over."""
+    """The episodes of one learner. Means over nothing are None."""
 
     seeds: int
     learned: int
-    """Seeds that have."""
+    """Seeds that have learned."""
     episodes: int
-    """Played since."""
+    """Episodes evaluated afterwards."""
     failed: int
     early: int
-    """Of those, lost within the first 50 steps."""
-    lost_at: float | None
-    """The median."""
-    both: int
-    """Policies of which some episodes fail and others do not."""
-    belief_failed: float | None
-    """The critic's value where their episodes are lost, the mean over these policies."""
-    belief_good: float | None
-    """Of their other episodes, from start to end."""
-    shown_failing: float | None
-    """What the critics of policies with a failed episode believe of the demonstrated states."""
-    shown_steady: float | None
-    """The critics of all others."""
+    """Failed episodes that fail within the first 50 steps."""
+    failed_at: float | None
+    """Median step of failure."""
+    mixed_policies: int
+    """Policies with failed and with successful episodes."""
+    value_failed: float | None
+    """Critic value where episodes fail, mean over the mixed policies."""
+    value_succeeded: float | None
+    """Critic value over their successful episodes."""
+    demonstrated_value_failing: float | None
+    """Critic value at demonstrated states, for policies with a failed episode."""
+    demonstrated_value_others: float | None
+    """The same for all other policies."""
     payoff_failed: float | None
-    payoff_good: float | None
-    told_apart: float | None
-    """How often a failed episode has a larger payoff than one that has not failed; 0.5 is chance."""
+    payoff_succeeded: float | None
+    payoff_auc: float | None
+    """Probability that a failed episode has a larger payoff than a successful one (0.5: uninformative)."""
 
 
-def summed_up(episodes: Sequence[Episode], expert: float) -> Summary:
-    """One learner's episodes together."""
+def summarize(episodes: Sequence[Episode], expert: float) -> Summary:
+    """Summarize one learner's episodes."""
     counted: list[Episode] = []
     learned = 0
     seeds = sorted({episode.seed for episode in episodes})
     for seed in seeds:
         own = [episode for episode in episodes if episode.seed == seed]
-        first = _learned(own, expert)
+        first = _learned_at(own, expert)
         if first is not None:
             learned += 1
             counted += [episode for episode in own if episode.x > first]
-    failed = [episode for episode in counted if episode.lost_at is not None]
-    good = [episode for episode in counted if episode.lost_at is None]
-    lost = [episode.lost_at for episode in failed if episode.lost_at is not None]
+    failed = [episode for episode in counted if episode.failed_at is not None]
+    succeeded = [episode for episode in counted if episode.failed_at is None]
+    failed_at = [episode.failed_at for episode in failed if episode.failed_at is not None]
     policies: dict[tuple[int, int], list[Episode]] = {}
     for episode in counted:
         policies.setdefault((episode.seed, episode.x), []).append(episode)
-    apart = [_apart(own) for own in policies.values()]
-    both = [(bad, fine) for bad, fine in apart if bad and fine]
+    values = [_critic_values(own) for own in policies.values()]
+    mixed = [(bad, good) for bad, good in values if bad and good]
+    demonstrated = [own[0].critic_value_demonstrated for own in policies.values()]
     return Summary(
-        *(len(seeds), learned, len(counted), len(failed), sum(at < WINDOW for at in lost)),
-        float(np.median(lost)) if lost else None,
-        *(len(both), _mean(np.mean(bad) for bad, _ in both), _mean(np.mean(fine) for _, fine in both)),
-        _mean(own[0].belief_shown for own, (bad, _) in zip(policies.values(), apart, strict=True) if bad),
-        _mean(own[0].belief_shown for own, (bad, _) in zip(policies.values(), apart, strict=True) if not bad),
-        *(_mean(episode.payoff for episode in failed), _mean(episode.payoff for episode in good)),
-        _told_apart([episode.payoff for episode in failed], [episode.payoff for episode in good]),
+        seeds=len(seeds),
+        learned=learned,
+        episodes=len(counted),
+        failed=len(failed),
+        early=sum(step < WINDOW for step in failed_at),
+        failed_at=float(np.median(failed_at)) if failed_at else None,
+        mixed_policies=len(mixed),
+        value_failed=_mean(np.mean(bad) for bad, _ in mixed),
+        value_succeeded=_mean(np.mean(good) for _, good in mixed),
+        demonstrated_value_failing=_mean(x for x, (bad, _) in zip(demonstrated, values, strict=True) if bad),
+        demonstrated_value_others=_mean(x for x, (bad, _) in zip(demonstrated, values, strict=True) if not bad),
+        payoff_failed=_mean(episode.payoff for episode in failed),
+        payoff_succeeded=_mean(episode.payoff for episode in succeeded),
+        payoff_auc=_auc([episode.payoff for episode in failed], [episode.payoff for episode in succeeded]),
     )
 
 
-def _apart(episodes: Sequence[Episode]) -> tuple[list[float], list[float]]:
-    """Beliefs in the episodes that failed, and in the others."""
-    failed = [episode.belief for episode in episodes if episode.lost_at is not None]
-    return failed, [episode.belief for episode in episodes if episode.lost_at is None]
+def _critic_values(episodes: Sequence[Episode]) -> tuple[list[float], list[float]]:
+    """Critic values of the failed episodes and of the successful ones."""
+    failed = [episode.critic_value for episode in episodes if episode.failed_at is not None]
+    return failed, [episode.critic_value for episode in episodes if episode.failed_at is None]
 
 
-def _learned(episodes: Sequence[Episode], expert: float) -> int | None:
-    """When a seed's mean return first came near the expert's."""
+def _learned_at(episodes: Sequence[Episode], expert: float) -> int | None:
+    """Environment steps at which a seed has learned."""
     for x in sorted({episode.x for episode in episodes}):
-        if np.mean([e.episode_return for e in episodes if e.x == x]) >= LEARNED * expert:
+        if np.mean([episode.episode_return for episode in episodes if episode.x == x]) >= LEARNED * expert:
             return x
     return None
 
 
 def _mean(values: Iterable[Any]) -> float | None:
-    found = list(values)
-    return float(np.mean(found)) if found else None
+    listed = list(values)
+    return float(np.mean(listed)) if listed else None
 
 
-def _told_apart(failed: Sequence[float], good: Sequence[float]) -> float | None:
-    if not failed or not good:
+def _auc(failed: Sequence[float], succeeded: Sequence[float]) -> float | None:
+    """Area under the ROC curve of the payoff as a detector of failures."""
+    if not failed or not succeeded:
         return None
-    difference = np.subtract.outer(np.asarray(failed), np.asarray(good))
+    difference = np.subtract.outer(np.asarray(failed), np.asarray(succeeded))
     return float(np.mean((difference > 0) + 0.5 * (difference == 0)))

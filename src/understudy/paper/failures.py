@@ -1,23 +1,23 @@
-"""Where a learner's episodes fail, what its critic believes there, and whether its payoff sees it.
+"""Record evaluation episodes during training: where they fail, and what the critic, reward and payoff say there.
 
-Every so many environment steps the policies, as they are then, play. With ρ the expert's reward a step, an episode
-keeps up at step t while the mean reward of its next 50 steps is at least ρ / 2. An episode that returns less than half
-of the expert's return has failed, and is lost where the longest stretch begins in which it does not keep up. For each:
+At regular numbers of environment steps the current policies are evaluated. Let ρ be the expert's mean reward per step.
+An episode keeps pace at step t while the mean reward of its next 50 steps is at least ρ / 2. An episode fails if its
+return is below half of the expert's; it fails at the start of its longest stretch that does not keep pace. Per episode:
 
-    lost_at       when; empty if it has not failed
-    belief        the smaller critic's mean over the 50 steps from there on (of an episode that has not failed: all its
-                  steps), at the policy's own actions
-    reward        the mean of −f over the same steps
-    belief_shown, reward_shown    the same at the demonstrated states: what the critic should believe the most of
-    payoff        of this episode's steps alone against the demonstrations, as `matching` measures a round's
+    failed_at                    the step of failure; empty if the episode succeeds
+    critic_value                 mean of the smaller critic at the policy's own actions, over the 50 steps from the
+                                 failure on, or over the whole of a successful episode
+    reward                       mean of −f over the same steps
+    critic_value_demonstrated, reward_demonstrated
+                                 the same at the demonstrated states
+    payoff                       payoff of this episode's steps alone against the demonstrations (`matching`)
 
-With an indicator kernel −f is 0 on every step that a policy has yet to play, so that the critic alone tells good from
-bad there.
+With an indicator kernel, −f is 0 on all steps outside the replay buffer, so only the critic can rate new states.
 
-    PLACE/checkpoint.npz         training, as `imitate` keeps its place
-    PLACE/visit-X-STEPS.npz      the learners' states, whose policies have yet to play or to be judged
-    PLACE/episodes.csv           what they played
-    PLACE/records.json           the cells' records, once all is done
+    DIRECTORY/checkpoint.npz             training, as `imitate` saves it
+    DIRECTORY/evaluation-X-STEPS.npz     training states whose policies have not been evaluated yet
+    DIRECTORY/episodes.csv               the recorded episodes
+    DIRECTORY/records.json               the cells' records, written at the end
 """
 
 import json
@@ -39,124 +39,123 @@ from understudy.core.storage import whole_file, write_json
 from understudy.core.types import State, Transition
 from understudy.data import Demonstrations
 from understudy.envs import Environment, GymnasiumEnvironment, make
-from understudy.paper.episodes import FIELDS, WINDOW, Episode, line, lost_at, read
+from understudy.paper.episodes import FIELDS, WINDOW, Episode, failure_step, format_episode, read_episodes
 from understudy.policies import Policy
 from understudy.policies.gaussian import Squashed
 from understudy.rl.sac import SACState, values
-from understudy.studies.evaluator import Point, players, start
+from understudy.studies.evaluator import EvalPoint, rollout_pool, rollout_seed
 from understudy.studies.groups import Group
-from understudy.studies.training import RECORDS, due, handed, kept_aside, record
+from understudy.studies.training import RECORDS, due_evaluation, final_point, holdout_fraction, make_record
 from understudy.train.checkpoints import Checkpoint
 from understudy.train.imitate import imitate
 from understudy.train.results import Result, write_csv
 
-SHOWN = 1024
-"""Demonstrated steps that beliefs and rewards are measured on."""
-LOG = "episodes.csv"
-LATER = 2**30
-"""The round of steps that are in no history."""
+DEMONSTRATED_STEPS = 1024
+"""Demonstrated steps at which critic values and rewards are averaged."""
+EPISODES_FILE = "episodes.csv"
+NOT_REPLAYED = 2**30
+"""The round number of steps that are not in the replay buffer."""
 
 
-def watched(
+def train_and_record(
     group: Group,
     demonstrations: Demonstrations,
     env: Environment | GymnasiumEnvironment,
-    place: Path,
+    directory: Path,
     workers: int,
     progress: Progress,
 ) -> tuple[list[dict[str, Any]], list[Episode]]:
-    """Train a group's cells: their records, as a study stores them, and the episodes that their policies played.
+    """Train a group's cells; return their records, as a study stores them, and the recorded evaluation episodes.
 
-    It keeps its place in a directory, and goes on from there after a kill -9. What is finished stays there.
+    Progress is saved in a directory. Calling it again resumes, and returns at once after the end.
     """
-    expert, like = check(group, demonstrations, env)
-    done, checkpoint = place / RECORDS, place / "checkpoint.npz"
-    if done.exists():
-        return json.loads(done.read_text(encoding="utf-8")), read(place / LOG)
-    with _Watch(group, demonstrations, env, place, workers, expert, like) as watch:
+    expert, like = check_group(group, demonstrations, env)
+    records_path, checkpoint = directory / RECORDS, directory / "checkpoint.npz"
+    if records_path.exists():
+        return json.loads(records_path.read_text(encoding="utf-8")), read_episodes(directory / EPISODES_FILE)
+    with _EpisodeRecorder(group, demonstrations, env, directory, workers, expert, like) as recorder:
         result = imitate(
             group.algorithm,
             demonstrations,
             env,
             seeds=[cell.seed for cell in group.cells],
             episodes=group.cells[0].trajectories,
-            holdout=kept_aside(group.cells[0].asked["protocol"]),
+            holdout=holdout_fraction(group.cells[0].config["protocol"]),
             progress=progress,
             checkpoint=checkpoint,
-            visit=watch.visit,
+            visit=recorder.visit,
             workers=min(len(group.cells), workers),
         )
         if result.interrupted:
-            raise KeyboardInterrupt("training keeps its place")
-        returns = watch.returns(result)
+            raise KeyboardInterrupt("progress is saved: rerun the command to resume")
+        returns = recorder.returns(result)
     cells = enumerate(group.cells)
-    records = [record(group, cell, index, result, returns, len(group.cells)) for index, cell in cells]
-    write_json(done, records)
+    records = [make_record(group, cell, index, result, returns, len(group.cells)) for index, cell in cells]
+    write_json(records_path, records)
     Checkpoint.discard(checkpoint)
-    return records, watch.found
+    return records, recorder.episodes
 
 
-def check(
+def check_group(
     group: Group, demonstrations: Demonstrations, env: Environment | GymnasiumEnvironment
 ) -> tuple[float, RewardState]:
-    """The expert's return and the shapes of a run's state; refused where failures or beliefs could not be told."""
+    """The expert's return and the shapes of a run's state; an error where failures or critic values are undefined."""
     expert, algorithm, label = demonstrations.expert_return, group.algorithm, group.entry.label
-    way_out = "name adril, sqil or gail:sac, on a task with continuous actions"
+    hint = "name adril, sqil or gail:sac, on a task with continuous actions"
     if not isinstance(algorithm, RewardMatching):
-        raise SettingError(f"learner '{label}' does not match reward moments by RL: {way_out}")
+        raise SettingError(f"learner '{label}' does not match reward moments by RL: {hint}")
     if len({cell.trajectories for cell in group.cells}) > 1:
-        raise SettingError(f"learner '{label}' has several numbers of trajectories: name it with each, as in @20")
-    if not any(due(group, rounds + 1) for rounds in range(algorithm.rounds)):
-        raise SettingError(f"learner '{label}' ends before it is evaluated for the first time: choose a smaller every")
+        raise SettingError(f"learner '{label}' has several numbers of trajectories: name it once with each, as in @20")
+    if not any(due_evaluation(group, rounds + 1) for rounds in range(algorithm.rounds)):
+        raise SettingError(f"learner '{label}' ends before its first evaluation: choose a smaller eval_every")
     if expert is None:
-        raise SettingError("the demonstrations do not tell the expert's return, which failures are measured by")
+        raise SettingError("the demonstrations do not have the expert's return, which defines failures: record it")
     if expert.mean <= 0:
-        raise SettingError(f"the expert returns {expert.mean:.1f}: half of it says nothing where it is not above 0")
-    known = demonstrations.for_task(env.spec, env.name)
-    data, _ = known.split([group.cells[0].trajectories], 0.0)
-    like: RewardState = jax.eval_shape(lambda key: algorithm.init(key, known.spec, data.of(0)), jax.random.key(0))
+        raise SettingError(f"the expert's return is {expert.mean:.1f}: failures are defined for positive returns only")
+    checked = demonstrations.for_task(env.spec, env.name)
+    data, _ = checked.split([group.cells[0].trajectories], 0.0)
+    like: RewardState = jax.eval_shape(lambda key: algorithm.init(key, checked.spec, data.of(0)), jax.random.key(0))
     if not isinstance(like.player, SACState):
-        raise SettingError(f"learner '{label}' does not learn by SAC, whose critics beliefs are read from: {way_out}")
+        raise SettingError(f"learner '{label}' does not train by SAC, whose critics are recorded: {hint}")
     return expert.mean, like
 
 
-class _Watch:
-    """Plays policies when it is time, while their training goes on, and judges what they played."""
+class _EpisodeRecorder:
+    """Evaluates policies while training goes on, and records their episodes."""
 
     def __init__(
         self,
         group: Group,
         demonstrations: Demonstrations,
         env: Environment | GymnasiumEnvironment,
-        place: Path,
+        directory: Path,
         workers: int,
         expert: float,
         like: RewardState,
     ):
         self.group, self.env, self.expert = group, env, expert
-        self.episodes = group.cells[0].asked["protocol"]["episodes"]
-        self.place, self.structure = place, jax.tree.structure(like)
-        self.found = read(place / LOG)
-        self._steps = {episode.x: episode.steps for episode in self.found}
-        self._waiting: list[tuple[int, int, list[RewardState], list[Future[Episodes]]]] = []
+        self.directory, self.structure = directory, jax.tree.structure(like)
+        self.episodes = read_episodes(directory / EPISODES_FILE)
+        self._steps = {episode.x: episode.steps for episode in self.episodes}
+        self._pending: list[tuple[int, int, list[RewardState], list[Future[Episodes]]]] = []
         self._pool: ProcessPoolExecutor | None = None
         self._workers = workers
-        shown = demonstrations.first(group.cells[0].trajectories).transitions()
-        self.they_rest = counted(shown, jnp.ones(shown.t.shape, bool), jnp.asarray(env.spec.horizon)).absorbing_share
-        some = np.unique(np.linspace(0, len(shown.t) - 1, min(SHOWN, len(shown.t))).astype(int))
-        self.shown = jax.tree.map(lambda x: jnp.asarray(x[some]), shown)
+        steps = demonstrations.first(group.cells[0].trajectories).transitions()
+        horizon = jnp.asarray(env.spec.horizon)
+        self.expert_absorbing = counted(steps, jnp.ones(steps.t.shape, bool), horizon).absorbing_share
+        subset = np.unique(np.linspace(0, len(steps.t) - 1, min(DEMONSTRATED_STEPS, len(steps.t))).astype(int))
+        self.demonstrated = jax.tree.map(lambda x: jnp.asarray(x[subset]), steps)
 
     def __enter__(self) -> Self:
-        self._pool = players(self.env, self._workers)
-        for path in sorted(self.place.glob("visit-*.npz")):
+        self._pool = rollout_pool(self.env, self._workers)
+        for path in sorted(self.directory.glob("evaluation-*.npz")):
             x, steps = map(int, path.stem.split("-")[1:])
-            if x in self._steps:  # it was judged, and there was no time left to remove it
+            if x in self._steps:  # it was recorded, and the process was killed before it removed the file
                 path.unlink()
                 continue
             with np.load(path, allow_pickle=False) as file:
-                self._begin(
-                    x, steps, jax.tree.unflatten(self.structure, [file[str(i)] for i in range(len(file.files))])
-                )
+                leaves = [file[str(i)] for i in range(len(file.files))]
+                self._submit(x, steps, jax.tree.unflatten(self.structure, leaves))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -164,104 +163,110 @@ class _Watch:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def visit(self, rounds: int, states: Callable[[], State]) -> None:
-        at = due(self.group, rounds)
-        if at is None or at[1] in self._steps:
+        """The `visit` callback of `imitate`."""
+        due = due_evaluation(self.group, rounds)
+        if due is None or due[1] in self._steps:
             return
-        self._collect()
-        _, x, steps = at
-        held = jax.device_get(states())
-        # Training may be killed after its place is kept and before they have played.
-        with whole_file(self._visit(x, steps)) as beside, beside.open("wb") as file:
-            np.savez(file, **{str(i): leaf for i, leaf in enumerate(jax.tree.leaves(held))})
-        self._begin(x, steps, held)
+        self._record_pending()
+        _, x, steps = due
+        batch = jax.device_get(states())
+        # The checkpoint may be newer than these policies when training is killed, so save their states first.
+        with whole_file(self._path(x, steps)) as temporary, temporary.open("wb") as file:
+            np.savez(file, **{str(i): leaf for i, leaf in enumerate(jax.tree.leaves(batch))})
+        self._submit(x, steps, batch)
 
-    def _visit(self, x: int, steps: int) -> Path:
-        return self.place / f"visit-{x}-{steps}.npz"
+    def _path(self, x: int, steps: int) -> Path:
+        return self.directory / f"evaluation-{x}-{steps}.npz"
 
-    def _begin(self, x: int, steps: int, held: RewardState) -> None:
-        """The policies of all runs, as they were then, begin to play."""
-        runs = [jax.tree.map(lambda leaf, i=index: leaf[i], held) for index in range(len(self.group.cells))]
-        played = [
-            self._play(self.group.algorithm.policy(state), cell.seed, steps)
-            for state, cell in zip(runs, self.group.cells, strict=True)
+    def _submit(self, x: int, steps: int, batch: RewardState) -> None:
+        """Start the evaluation of the policies of all runs."""
+        states = [jax.tree.map(lambda leaf, i=index: leaf[i], batch) for index in range(len(self.group.cells))]
+        futures = [
+            self._rollout(self.group.algorithm.policy(state), cell.seed, steps)
+            for state, cell in zip(states, self.group.cells, strict=True)
         ]
         self._steps[x] = steps
-        self._waiting.append((x, steps, runs, played))
+        self._pending.append((x, steps, states, futures))
 
-    def returns(self, result: Result) -> dict[Point, np.ndarray]:
-        """What every policy returned, those that are handed over included."""
-        ends = {}
+    def returns(self, result: Result) -> dict[EvalPoint, np.ndarray]:
+        """The returns of all evaluated policies, including the final ones."""
+        final = {}
         for cell, run, actor in zip(self.group.cells, result.runs, result.policies, strict=True):
-            point = handed(self.group, cell, run.status)
+            point = final_point(self.group, cell, run.status)
             if point is not None:
-                ends[point] = self._play(actor.policy, cell.seed, point.steps)
-        self._collect()
-        by_seed = {cell.seed: cell.key for cell in self.group.cells}
-        found: dict[Point, list[float]] = {}
-        for one in self.found:
-            point = Point("env_steps", one.x, one.steps, by_seed[one.seed])
-            found.setdefault(point, []).append(one.episode_return)
-        later = {point: played.result().returns for point, played in ends.items()}
-        return {point: np.array(returns) for point, returns in found.items()} | later
+                final[point] = self._rollout(actor.policy, cell.seed, point.exact_x)
+        self._record_pending()
+        keys = {cell.seed: cell.key for cell in self.group.cells}
+        returns: dict[EvalPoint, list[float]] = {}
+        for episode in self.episodes:
+            point = EvalPoint("env_steps", episode.x, episode.steps, keys[episode.seed])
+            returns.setdefault(point, []).append(episode.episode_return)
+        final_returns = {point: future.result().returns for point, future in final.items()}
+        return {point: np.array(values) for point, values in returns.items()} | final_returns
 
-    def _play(self, policy: Policy, seed: int, steps: int) -> Future[Episodes]:
-        job = (jax.device_get(policy), self.episodes, start(seed, steps))
+    def _rollout(self, policy: Policy, seed: int, steps: int) -> Future[Episodes]:
+        episodes = self.group.cells[0].config["protocol"]["eval_episodes"]
+        job = (jax.device_get(policy), episodes, rollout_seed(seed, steps))
         if self._pool is not None:
-            return self._pool.submit(_named, self.env.name, self.env.spec.horizon, *job)
+            return self._pool.submit(_rollout_in_worker, self.env.name, self.env.spec.horizon, *job)
         done: Future[Episodes] = Future()
         done.set_result(rollout(self.env, *job))
         return done
 
-    def _collect(self) -> None:
-        for x, steps, runs, played in self._waiting:
-            for cell, state, episodes in zip(self.group.cells, runs, played, strict=True):
-                about, seen_by = (cell.seed, x, steps), (self.expert, self.env.spec.horizon, self.they_rest)
-                self.found += _judged(state, episodes.result(), self.shown, about, *seen_by)
-            write_csv(self.place / LOG, FIELDS, map(line, self.found))
-            self._visit(x, steps).unlink(missing_ok=True)
-        self._waiting.clear()
+    def _record_pending(self) -> None:
+        for x, steps, states, futures in self._pending:
+            for cell, state, future in zip(self.group.cells, states, futures, strict=True):
+                self.episodes += diagnose(
+                    *(state, future.result(), self.demonstrated, (cell.seed, x, steps)),
+                    *(self.expert, self.env.spec.horizon, self.expert_absorbing),
+                )
+            write_csv(self.directory / EPISODES_FILE, FIELDS, map(format_episode, self.episodes))
+            self._path(x, steps).unlink(missing_ok=True)
+        self._pending.clear()
 
 
-def _judged(
+def diagnose(
     state: RewardState,
-    played: Episodes,
-    shown: Transition,
-    about: tuple[int, int, int],
+    evaluated: Episodes,
+    demonstrated: Transition,
+    index: tuple[int, int, int],
     expert: float,
     horizon: int,
-    they_rest: Any,
+    expert_absorbing: Any,
 ) -> list[Episode]:
-    """The episodes of one policy, as its critic, its f and its kernel see them."""
-    belief_shown, reward_shown, theirs = _seen(state, shown)
-    found = []
-    for index, length in enumerate(played.lengths):
-        steps = jax.tree.map(lambda a, i=index: jnp.asarray(a[i]), played.steps)
-        lost = lost_at(played.rewards[index, :length], expert, horizon)
-        belief, reward, ours = _seen(state, steps._replace(round=jnp.full(steps.t.shape, LATER)))
-        here = slice(0, int(length)) if lost is None else slice(min(lost, length - 1), min(lost + WINDOW, length))
-        at_rest = counted(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbing_share
-        found.append(
+    """The episodes of one policy with the values of its critic, f and kernel. `index`: seed, x, environment steps."""
+    value_demonstrated, reward_demonstrated, theirs = _evaluate_steps(state, demonstrated)
+    episodes = []
+    for number, length in enumerate(evaluated.lengths):
+        steps = jax.tree.map(lambda a, i=number: jnp.asarray(a[i]), evaluated.steps)
+        failed = failure_step(evaluated.rewards[number, :length], expert, horizon)
+        value, reward, ours = _evaluate_steps(state, steps._replace(round=jnp.full(steps.t.shape, NOT_REPLAYED)))
+        where = (
+            slice(0, int(length)) if failed is None else slice(min(failed, length - 1), min(failed + WINDOW, length))
+        )
+        absorbing = counted(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbing_share
+        episodes.append(
             Episode(
-                *about,
-                *(index, float(played.returns[index]), lost),
-                *(float(belief[here].mean()), float(belief_shown.mean())),
-                *(float(reward[here].mean()), float(reward_shown.mean())),
-                float(distance(ours[:length].mean(0), theirs.mean(0), at_rest, they_rest)),
+                *index,
+                *(number, float(evaluated.returns[number]), failed),
+                *(float(value[where].mean()), float(value_demonstrated.mean())),
+                *(float(reward[where].mean()), float(reward_demonstrated.mean())),
+                float(distance(ours[:length].mean(0), theirs.mean(0), absorbing, expert_absorbing)),
             )
         )
-    return found
+    return episodes
 
 
 @jax.jit
-def _seen(state: RewardState, steps: Transition) -> tuple[Any, Any, Any]:
+def _evaluate_steps(state: RewardState, steps: Transition) -> tuple[Any, Any, Any]:
     """The smaller critic at the policy's own actions, −f, and the kernel's features of (s, a)."""
     obs = state.normalization.encode_obs(steps.obs)
-    assert isinstance(state.mean, Squashed)  # SAC's (`check`)
+    assert isinstance(state.mean, Squashed)  # SAC's policy, see `check_group`
     act, _ = state.mean.draw_from(obs, jnp.zeros_like(state.normalization.encode_act(steps.act)))
-    belief = values(state.player.critics, obs, act).min(0)
-    return belief, state.moments.reward(steps), state.kernel.features(state.kernel.points(steps))
+    value = values(state.player.critics, obs, act).min(0)
+    return value, state.moments.reward(steps), state.kernel.features(state.kernel.points(steps))
 
 
-def _named(name: str, horizon: int, policy: Policy, episodes: int, start: int) -> Episodes:
-    """In another process, which cannot be handed an environment but can make it."""
+def _rollout_in_worker(name: str, horizon: int, policy: Policy, episodes: int, start: int) -> Episodes:
+    """Roll out in another process, which makes the environment from its name."""
     return rollout(make(name, horizon), policy, episodes, start)

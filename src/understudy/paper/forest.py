@@ -1,198 +1,196 @@
-"""Flights through the forest, round by round: DAgger, which matches the mean action, and DAeQuIL with chosen moments.
+"""The Forest figure: distance by round (`understudy reproduce forest`). `forest_trials` has the learners."""
 
-Ten trials on one forest, ten rounds of ten flights each after a start from behavioral cloning. A trial's score after a
-round is how far its policy of that round flies, not the best of several. Beyond the paper: which moments it takes,
-what a number of expert actions buys, and forests that no learner has seen.
-"""
-
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from understudy.algorithms import daequil, dagger
-from understudy.collect.recording import record
-from understudy.collect.rollouts import play, rollout
-from understudy.core.progress import Progress
-from understudy.data import Demonstrations, load
-from understudy.envs.forest import Forest, around, depth
-from understudy.experts.expert import Expert
-from understudy.game import Algorithm
-from understudy.game.critics import Features
-from understudy.paper.rounds import Trials
+from understudy.collect.rollouts import rollout
+from understudy.core import display
+from understudy.core.errors import check_whole
+from understudy.core.options import Path_
+from understudy.core.statistics import Interval, Sample, interval
+from understudy.data import load
+from understudy.envs.forest import Forest
+from understudy.evaluation import drawing
+from understudy.paper import forest_trials, published
+from understudy.paper.figure_studies import check_out
+from understudy.paper.forest_trials import DEMONSTRATIONS, Learner
+from understudy.paper.on_q_trials import COLUMNS, Trials, provenance_columns
 from understudy.policies import Policy
-from understudy.studies.training import ProgressFactory
-from understudy.train.imitate import imitate
+from understudy.train.results import write_csv
 
-DEMONSTRATIONS = 10
-DAEQUIL = "swerve to where it is clear"
-"""The moments of our own."""
-EXPERT = "the expert"
-Moments = Callable[[Forest], Features | None]
+Part = Literal["figure", "ablation", "budget", "unseen"]
+CLONED_FLIGHTS = (10, 20, 40, 80, 160)
+"""Demonstrated flights for cloning, to compare the value of expert actions."""
+TRAINING_FORESTS, UNSEEN_FORESTS = 20, 100
 
 
-def swerve(obs: Array, act: Array) -> Float[Array, " 2"]:
-    """The paper's two moments: the flag, and how far the proposed heading is from the current one."""
-    return jnp.stack([obs[0], jnp.abs(act[0] - obs[3])])
+@dataclass
+class _Results:
+    """What the figure shows."""
+
+    trials: dict[str, Trials] = field(default_factory=dict)
+    policies: dict[str, list[Policy]] = field(default_factory=dict)
+    cloning: dict[int, Sample] = field(default_factory=dict)
+    unseen: dict[str, Interval] = field(default_factory=dict)
 
 
-def swerve_where(obs: Array, act: Array) -> Float[Array, " 5"]:
-    """The five of the released run: the whole state, and how far the proposed heading is from the current one."""
-    return jnp.stack([obs[0], obs[1], obs[2], obs[3], jnp.abs(act[0] - obs[3])])
+def reproduce_forest(
+    parts: tuple[Part, ...] = ("figure",),
+    trials: int = 10,
+    queries: int = 3000,
+    out: Path_ = None,
+) -> None:
+    """Distance by round for DAgger and for DAeQuIL with the paper's moments and with others.
 
-
-def clear_swerve(forest: Forest) -> Features:
-    """Three of our own: how far it swerves with a tree ahead, up to π/4; how far without; and whether it hits a tree.
-
-    A hit counts 1 and its depth in metres: the 1 so that grazing a tree is no small thing, to the critic or to whoever
-    picks the policy with the smallest payoff, and the depth so that there is a way out.
-
-    The expert has π/4, 0 and, where any heading is clear, 0: the extremes, so that critics do not send the learner back
-    and forth. What a policy cannot see, where the trees are, may still be a moment of what it does.
+    Args:
+        parts: Parts to run. figure: the paper's figure. budget: cloning with as many expert actions, drawn in the
+            figure. unseen: train in 20 forests and evaluate in 100 others. ablation: other moments.
+        trials: Seeds per learner.
+        queries: Expert queries per run in the part unseen.
+        out: CSV file of the distances; figures and the other parts' files are written next to it. Default:
+            docs/results/forest.csv.
     """
-
-    def moments(obs: Array, act: Array) -> Float[Array, " 3"]:
-        turn = jnp.abs(act[0] - obs[3])
-        inside = depth(around(forest.trees, obs), obs[1], obs[2], act[0])
-        return jnp.stack([obs[0] * jnp.minimum(turn, jnp.pi / 4), (1 - obs[0]) * turn, inside + (inside > 0)])
-
-    return moments
-
-
-def some(chosen: list[int], moments: Moments) -> Moments:
-    """Some of the moments, by their places."""
-
-    def those(forest: Forest) -> Features:
-        all_ = moments(forest)
-        assert all_ is not None
-        return lambda obs, act: all_(obs, act)[jnp.array(chosen)]
-
-    return those
-
-
-Learner = Callable[[Forest], Algorithm]
-
-
-def _network(moments: Moments, **changes: Any) -> Learner:
-    return lambda forest: daequil.preset("forest", moments=moments(forest), **changes)
-
-
-def _linear(moments: Moments, **changes: Any) -> Learner:
-    return lambda forest: daequil.preset("linear", moments=moments(forest), **changes)
-
-
-def _paper(forest: Forest) -> Features:
-    return swerve
-
-
-LEARNERS: dict[str, Learner] = {
-    "dagger, forest": lambda forest: dagger.preset("forest"),
-    "daequil, the paper's two moments": _network(_paper),
-    f"daequil, {DAEQUIL}": _linear(clear_swerve),
-}
-ABLATION: dict[str, Learner] = {
-    "daequil, state and action": _network(lambda forest: None),
-    "daequil, the paper's two moments": _network(_paper),
-    "daequil, the released five": _network(lambda forest: swerve_where),
-    "daequil, the flag alone": _network(some([0], _paper)),
-    "daequil, the change of heading alone": _network(some([1], _paper)),
-    "daequil, the paper's two, R": _network(_paper, anchor=3.0, gradient_weight=0.25),
-    "daequil, the paper's two, linear": _linear(
-        lambda forest: lambda obs, act: jnp.stack([obs[0], 1 - obs[0]]) * jnp.abs(act[0] - obs[3])
-    ),
-    f"daequil, {DAEQUIL}": _linear(clear_swerve),
-    f"daequil, {DAEQUIL}, without R": _linear(clear_swerve, anchor=0.0),
-    f"daequil, {DAEQUIL}, a network": _network(clear_swerve, anchor=1.0),
-    "daequil, swerve alone": _linear(some([0, 1], clear_swerve)),
-    "daequil, clear alone": _linear(some([2], clear_swerve)),
-}
-UNSEEN: dict[str, Learner] = {
-    # Rounds enough for whoever asks least in each to spend the budget.
-    "dagger, forest": lambda forest: dagger.preset("forest", rounds=61, episodes_per_round=20),
-    "daequil, the paper's two moments": _network(_paper, rounds=61, episodes_per_round=20),
-    f"daequil, {DAEQUIL}": _linear(clear_swerve, rounds=61, episodes_per_round=20),
-}
-
-
-def trials(
-    name: str,
-    algorithm: Algorithm,
-    forest: Forest,
-    seeds: int,
-    demonstrations: Demonstrations | None = None,
-    progress: Progress | None = None,
-) -> tuple[Trials, list[Policy]]:
-    """A learner's trials, and the policies that they hand over."""
-    scores: list[np.ndarray] = []
-    keys = jax.random.split(jax.random.key(0), 1)  # a deterministic policy always flies the same way
-
-    @jax.jit
-    def score(states: Any) -> Array:
-        return jax.vmap(lambda state: play(forest, algorithm.policy(state), keys, True).rewards.sum(1))(states)
-
-    def visit(done: int, states: Any) -> None:
-        scores.append(np.asarray(score(states())))
-
-    result = imitate(
-        algorithm,
-        load(forest.name).first(DEMONSTRATIONS) if demonstrations is None else demonstrations,
-        forest,
-        Expert(forest.expert()),
-        seeds=seeds,
-        progress=progress,
-        visit=visit,
+    check_whole(2, trials=trials)
+    check_whole(1, queries=queries)
+    path = Path(out or "docs/results/forest.csv")
+    check_out(path)
+    forest, results, ablation = Forest(), _Results(), _Results()
+    expert = float(rollout(forest, forest.expert(), 1000, 1, deterministic=False).returns.mean())
+    drawn = "figure" in parts or "budget" in parts
+    if drawn:
+        _run_learners(forest_trials.LEARNERS, forest, trials, path, results)
+    if "budget" in parts:
+        _run_budget(forest, trials, _part_path(path, "budget"), results)
+    if "unseen" in parts:
+        _run_unseen(trials, queries, _part_path(path, "unseen"), results)
+    if drawn:
+        draw(forest, results, expert, path.with_suffix(".png"))
+        _print(results.trials, expert)
+    if "ablation" in parts:
+        _run_learners(forest_trials.ABLATION, forest, trials, _part_path(path, "ablation"), ablation)
+        _print(ablation.trials, expert)
+    for name, distance in results.unseen.items():
+        print(f"{name}: {distance} m in {UNSEEN_FORESTS} unseen forests (mean over the forests, 95% interval).")
+    low, high = published.FOREST["daequil"]
+    print(
+        f"\nPublished: the expert {published.FOREST_EXPERT:.0f}, DAgger {published.FOREST['dagger'][0]:.0f} to "
+        f"{published.FOREST['dagger'][1]:.0f}, DAeQuIL between {low:.0f} and {high:.0f} from round to round."
     )
-    if result.interrupted:
-        raise KeyboardInterrupt("what had finished before is kept")
-    family, _, preset = name.partition(", ")
-    queries = np.fmax.accumulate(result.metrics["queries"].T)
-    policies = [actor.policy for actor in result.policies]
-    handed = np.array([float(rollout(forest, policy, 1).returns[0]) for policy in policies])
-    return Trials(family, preset, np.stack(scores), queries, handed), policies
+    files = [_part_path(path, part) for part in ("budget", "unseen", "ablation") if part in parts]
+    print(f"Distances: {', '.join(map(str, ([path] if drawn else []) + files))}.")
+    if drawn:
+        print(f"Figure: {path.with_suffix('.png')}")
 
 
-def cloning(forest: Forest, counts: list[int], seeds: int, progress: ProgressFactory) -> dict[int, np.ndarray]:
-    """Behavioral cloning, DAgger's first round, by the number of expert actions it is shown → the trials' scores."""
-    found = {}
-    for count in counts:
-        shown = record(forest, None, count, seed=count)
-        with progress(f"cloning of {count} flights") as report:
-            one, _ = trials("bc, forest", dagger.preset("forest", rounds=1), forest, seeds, shown, report)
-        found[shown.steps] = one.returns[0].mean(axis=1)
-    return found
+def _part_path(path: Path, part: str) -> Path:
+    return path.with_name(f"{path.stem}-{part}.csv")
 
 
-def unseen(
-    learners: dict[str, Learner], forest: Forest, others: Forest, queries: int, seeds: int, progress: ProgressFactory
-) -> dict[str, np.ndarray]:
-    """Learner → (trials, forests) scores in other forests, of the policies handed over after so many queries.
-
-    The expert's own are among them, a flight of its own for each trial.
-    """
-    shown = record(forest, None, 2 * len(forest.trees), seed=0)
-    expert = Expert(forest.expert()).budget(queries)
-
-    @partial(jax.jit, static_argnames=("flights",))
-    def fly(policy: Policy | None, flights: int) -> Array:
-        keys = jax.random.split(jax.random.key(0), flights)
-
-        def one(trees: Array) -> Array:
-            there = Forest(trees[None])  # a policy that learned in several forests expects a forest's number
-            return play(there, policy or there.expert(), keys, policy is not None).rewards.sum(1)
-
-        return jax.lax.map(one, others.trees).T
-
-    found = {}
+def _run_learners(learners: dict[str, Learner], forest: Forest, seeds: int, path: Path, results: _Results) -> None:
+    """Run one learner after the other, and write the file after each."""
+    rows: list[list[Any]] = []
     for name, learner in learners.items():
-        with progress(f"{name}, {len(forest.trees)} forests") as report:
-            result = imitate(
-                learner(forest), shown, forest, expert, seeds=seeds, progress=report, policy_obs=(0, 1, 2, 3)
+        with display.progress_bar(name) as report:
+            results.trials[name], results.policies[name] = forest_trials.run_trials(
+                name, learner(forest), forest, seeds, progress=report
             )
-        if result.interrupted:
-            raise KeyboardInterrupt("what had finished before is kept")
-        found[name] = np.concatenate([np.asarray(fly(actor.policy, 1)) for actor in result.policies])
-    return {**found, EXPERT: np.asarray(fly(None, seeds))}
+        rows += results.trials[name].rows(forest.name)
+        write_csv(path, COLUMNS, rows)
+
+
+def _run_budget(forest: Forest, seeds: int, path: Path, results: _Results) -> None:
+    """Distance by the number of expert actions, demonstrated and queried together."""
+    rows: list[list[Any]] = []
+    made = provenance_columns()
+    demonstrated = load(forest.name).first(DEMONSTRATIONS).steps
+    cloning = forest_trials.clone_by_flights(forest, list(CLONED_FLIGHTS), seeds, display.progress_bar)
+    for steps, scores in cloning.items():
+        results.cloning[steps] = Sample.of(scores)
+        for seed, score in enumerate(scores):
+            learner = [forest.name, "bc", "forest", seed, "expert_actions", steps]
+            rows.append([*learner, round(float(score), 3), 0, 0, *made])
+    for one in results.trials.values():
+        for returns, counts in zip(one.returns.mean(axis=2), one.queries, strict=True):
+            for seed, (score, queries) in enumerate(zip(returns, counts, strict=True)):
+                steps = demonstrated + int(queries)
+                learner = [forest.name, one.algorithm, one.preset, seed, "expert_actions", steps]
+                rows.append([*learner, round(float(score), 3), 0, int(queries), *made])
+    write_csv(path, COLUMNS, rows)
+
+
+def _run_unseen(seeds: int, queries: int, path: Path, results: _Results) -> None:
+    """Distance in forests that were not seen in training."""
+    training = Forest.plant(jax.random.key(1000), TRAINING_FORESTS)
+    unseen = Forest.plant(jax.random.key(1001), UNSEEN_FORESTS)
+    scores = forest_trials.fly_unseen(forest_trials.UNSEEN, training, unseen, queries, seeds, display.progress_bar)
+    rows: list[list[Any]] = []
+    made = provenance_columns()
+    for name, table in scores.items():
+        algorithm, _, preset = name.partition(", ")
+        results.unseen[name] = interval(Sample.of(table.mean(axis=0)))  # over forests: they are the random sample
+        for (seed, layout), score in np.ndenumerate(table):
+            spent = 0 if name == forest_trials.EXPERT else queries
+            learner = ["Forest", algorithm, preset, seed, "unseen_forest", layout]
+            rows.append([*learner, round(float(score), 3), 0, spent, *made])
+    write_csv(path, COLUMNS, rows)
+
+
+def draw(forest: Forest, results: _Results, expert: float, path: Path) -> None:
+    """Draw the paper's three panels of flights, then distance by round, by expert actions and in unseen forests."""
+    names = list(results.trials)
+    figure, axes = drawing.figure(3, rows=2)
+    flights = rollout(forest, forest.expert(), DEMONSTRATIONS, 1, deterministic=False)
+    drawing.draw_forest(axes[0], forest, [flights], drawing.EXPERT, "The expert dodges at random")
+    titles = ("DAgger crashes into the first tree", "DAeQuIL flies past them")
+    for axis, index, title in zip(axes[1:3], (0, len(names) - 1), titles, strict=True):
+        policies = results.policies[names[index]]
+        drawing.draw_forest(axis, forest, [rollout(forest, policy, 1) for policy in policies], _color(index), title)
+    demonstrated = load(forest.name).first(DEMONSTRATIONS).steps
+    for index, (name, one) in enumerate(results.trials.items()):
+        drawing.draw_points(axes[3], one.curve.samples, _color(index), name)
+        by_actions = {demonstrated + queries: sample for queries, sample in one.by_queries.items()}
+        drawing.draw_points(axes[4], by_actions, _color(index), name)
+    drawing.draw_points(axes[4], results.cloning, "#555555", "cloning")
+    labels = ("round (0: behavioral cloning)", "expert actions, demonstrated and queried")
+    for axis, label in zip(axes[3:5], labels, strict=True):
+        axis.axhline(expert, color=drawing.EXPERT, linewidth=1.5, label="the expert", zorder=0)
+        axis.set(xlabel=label, ylabel="distance (m, mean ± standard error)", ylim=(0, 115))
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=7, frameon=False, loc="upper left")
+    _draw_unseen(axes[5], results.unseen)
+    drawing.save(figure, path)
+
+
+def _color(index: int) -> str:
+    return drawing.LINES[(2 * index) % 5]
+
+
+def _draw_unseen(axis: Any, distances: dict[str, Interval]) -> None:
+    if not distances:
+        axis.set_axis_off()
+        return
+    for index, (name, one) in enumerate(distances.items()):
+        color = drawing.EXPERT if name == forest_trials.EXPERT else _color(index)
+        axis.errorbar(one.mean, -index, xerr=(one.high - one.low) / 2, color=color, marker="o", capsize=4)
+        axis.annotate(name, (one.mean, -index), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8)
+    label = f"distance in {UNSEEN_FORESTS} unseen forests (m, 95%)"
+    axis.set(yticks=[], xlim=(0, 100), ylim=(0.6 - len(distances), 0.6), xlabel=label)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _print(trials: dict[str, Trials], expert: float) -> None:
+    rows: list[list[object]] = []
+    rounds = 0
+    for name, one in trials.items():
+        means = one.returns.mean(axis=(1, 2))
+        rounds = len(means)
+        last = one.last_three
+        assert one.final is not None
+        numbers = [f"{last.mean():.1f}", f"{abs(last.min()):.0f}", f"{one.final.mean():.1f}"]
+        rows.append([name, *(f"{mean:.0f}" for mean in means), *numbers])
+    headers = ("learner", *(f">{x}" for x in range(rounds)), ">last three", ">lowest trial", ">final policy")
+    display.show(headers, rows, f"Forest (the expert: {expert:.0f} m): mean distance by round (0: cloning)")

@@ -1,94 +1,93 @@
-"""The paper's offline figure: return against the number of demonstrations, for everything that needs nothing else.
+"""The paper's offline figure: return against the number of demonstrated trajectories (`studies/off-q.toml`).
 
-Each learner is trained on 5 to 25 demonstrated trajectories, five seeds of each in one program, and every policy plays
-ten episodes (`studies/paper/off-q.toml`).
+Each learner is trained on 5 to 25 trajectories with five seeds, all in one program. Every final policy is evaluated in
+ten episodes. `understudy reproduce off-q` runs it.
 """
 
-import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from understudy.algorithms import find
-from understudy.core.statistics import Sample, holm, less
-from understudy.evaluation import drawing as figures
-from understudy.game import DEFAULT, Algorithm
-from understudy.paper import published
-from understudy.studies.plan import BUNDLED
+from understudy.core import display
+from understudy.core.errors import NeedsError
+from understudy.core.options import Path_
+from understudy.core.statistics import Sample, holm, p_less
+from understudy.evaluation import drawing
+from understudy.paper import figure_studies, published
+from understudy.paper.figure_studies import TASKS, TaskName
+from understudy.paper.formatting import with_error
+from understudy.studies.cells import FINAL
+from understudy.studies.curves import Curve, read_curves
 
-TASKS = {"halfcheetah": "HalfCheetahBulletEnv-v0", "ant": "AntBulletEnv-v0"}
-KEY = ("algorithm", "preset", "settings", "demonstrations")
-"""The columns that tell one curve from another; files without the last two have one of each algorithm and preset."""
+
+def reproduce_off_q(
+    task: TaskName,
+    demos: Path_ = None,
+    learners: tuple[str, ...] | None = None,
+    trajectories: tuple[int, ...] | None = None,
+    seeds: int | None = None,
+    eval_episodes: int | None = None,
+    workers: int = 0,
+    work: Path_ = None,
+    out: Path_ = None,
+) -> None:
+    """Return by the number of demonstrations for BC, ValueDICE and AdVIL, next to the paper's numbers.
+
+    Args:
+        task: Task of the paper.
+        demos: File of demonstrations (.npz). Default: the bundled ones.
+        learners: Learners to train instead of the figure's: an algorithm with an optional preset and settings, such as
+            advil:paper or bc,lr=0.001. Without a name: train nothing, and draw the rows in the file. Rows of other
+            learners stay in the file.
+        trajectories: Numbers of demonstrated trajectories. Default: 5, 10, 15, 20 and 25.
+        seeds: Seeds per learner and number of trajectories. Default: 5.
+        eval_episodes: Episodes per evaluated policy. Default: 10.
+        workers: Processes for the evaluation. Default: one per core.
+        work: Directory of the finished cells; rerun the command to resume. Default: runs/off-q-TASK.
+        out: CSV file of the returns; the figure is written next to it. Default: docs/results/off-q-TASK.csv.
+    """
+    env = TASKS[task]
+    path = Path(out or f"docs/results/off-q-{task}.csv")
+    figure_studies.check_out(path)
+    rows = figure_studies.read_rows(path)
+    figure = figure_studies.load_study("off-q")
+    entries = figure_studies.parse_learners(learners or (), trajectories=())
+    if learners is None or entries:
+        study = figure_studies.adapt_study(
+            figure,
+            *(env, demos, seeds, workers or os.cpu_count() or 1, entries),
+            trajectories=trajectories,
+            eval_episodes=eval_episodes,
+        )
+        rows = figure_studies.run_study(study, work or f"runs/off-q-{task}", path, display.progress_bar)
+    if not rows:
+        raise NeedsError(f"'{path}' has no returns to draw: name the learners to train with --learners")
+    curves = read(rows)
+    order = {(entry.name, entry.preset): index for index, entry in enumerate(figure.algorithms)}
+    curves.sort(key=lambda curve: order.get((curve.algorithm, curve.preset), len(order)))
+    figures = draw(env, curves, path.with_suffix(".png"))
+    _print(env, curves)
+    print(f"\nReturns: {path}. Figure: {', '.join(map(str, figures))}")
+
+
+def read(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
+    """One curve by trajectories per learner: the returns of its final policies."""
+    return read_curves(rows, FINAL, x="trajectories")
+
+
+def published_points(curve: Curve, env: str) -> dict[int, Sample]:
+    """The paper's numbers for a curve's algorithm; none where the curve's demonstrations are another expert's."""
+    expert = published.EXPERT.get(env)
+    other_expert = curve.expert is not None and expert is not None and round(curve.expert) != expert
+    return {} if curve.bundled or other_expert else published.off_q(env, curve.algorithm)
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One learner's returns: demonstrated trajectories → the seeds' means."""
-
-    algorithm: str
-    preset: str
-    returns: dict[int, np.ndarray]
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Hyperparameters that differ from the preset's."""
-    demonstrations: str = ""
-    """Where they come from: "bundled", or a file's name."""
-    expert: float | None = None
-    """The demonstrator's return."""
-
-    @property
-    def name(self) -> str:
-        preset = "" if self.preset == DEFAULT else f" ({self.preset})"
-        return f"{self.algorithm}{preset}{''.join(f', {name}={value}' for name, value in self.settings.items())}"
-
-    @property
-    def bundled(self) -> bool:
-        return self.demonstrations == BUNDLED
-
-    @property
-    def samples(self) -> dict[int, Sample]:
-        return {count: Sample.of(means) for count, means in self.returns.items()}
-
-
-def learner(name: str) -> Algorithm:
-    """The algorithm that "advil" or "advil:paper" names."""
-    algorithm, _, preset = name.partition(":")
-    return find(algorithm).preset(preset or DEFAULT)
-
-
-def curves(lines: Sequence[Mapping[str, str]], x: str = "x") -> list[Curve]:
-    """The lines of a results file, a curve for each learner, in the order they stand there, by the column `x`."""
-    found: dict[tuple[str, ...], dict[int, list[float]]] = {}
-    experts: dict[tuple[str, ...], str] = {}
-    for line in lines:
-        key = tuple(line.get(name, "") for name in KEY)
-        found.setdefault(key, {}).setdefault(int(line[x]), []).append(float(line["mean_return"]))
-        experts[key] = line.get("expert_return", "")
-    return [
-        Curve(
-            *(algorithm, preset, {count: np.array(means) for count, means in sorted(points.items())}),
-            json.loads(settings or "{}"),
-            demonstrations.partition("@")[0],
-            float(expert) if expert else None,
-        )
-        for ((algorithm, preset, settings, demonstrations), points), expert in zip(
-            found.items(), experts.values(), strict=True
-        )
-    ]
-
-
-def theirs(curve: Curve, env: str) -> dict[int, Sample]:
-    """The published points of a curve's algorithm; none where its demonstrations are of another expert."""
-    known = published.EXPERT.get(env)
-    other = curve.expert is not None and known is not None and round(curve.expert) != known
-    return {} if curve.bundled or other else published.off_q(env, curve.algorithm)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A curve beside the published one: means over the data sizes both have, and where ours is significantly below."""
+class Comparison:
+    """A curve and the published one: means over the data sizes of both."""
 
     ours: float
     theirs: float
@@ -96,51 +95,80 @@ class Verdict:
     """Data sizes where ours is below the published at the 5% level (Welch, one-sided, Holm-corrected)."""
 
 
-def compare(curve: Curve, env: str) -> Verdict | None:
-    """None where nothing was published, or a single seed allows no test."""
-    points = theirs(curve, env)
-    shared = [count for count, sample in curve.samples.items() if count in points and sample.size > 1]
+def compare(curve: Curve, env: str) -> Comparison | None:
+    """None where nothing was published, or where a single seed allows no test."""
+    theirs = published_points(curve, env)
+    shared = [count for count, sample in curve.samples.items() if count in theirs and sample.size > 1]
     if not shared:
         return None
-    chances = holm([less(curve.samples[count], points[count]) for count in shared])
-    return Verdict(
+    p_values = holm([p_less(curve.samples[count], theirs[count]) for count in shared])
+    return Comparison(
         float(np.mean([curve.samples[count].mean for count in shared])),
-        float(np.mean([points[count].mean for count in shared])),
-        [count for count, chance in zip(shared, chances, strict=True) if chance < 0.05],
+        float(np.mean([theirs[count].mean for count in shared])),
+        [count for count, p_value in zip(shared, p_values, strict=True) if p_value < 0.05],
     )
 
 
-def draw(env: str, found: Sequence[Curve], path: Path) -> list[Path]:
-    """The figure: ours as lines, published points dotted and hollow in the same colours, standard errors on both.
+def draw(env: str, curves: Sequence[Curve], path: Path) -> list[Path]:
+    """Draw our curves as lines and the published ones dotted in the same colors, with standard errors.
 
-    One picture for the bundled demonstrations, whose name ends in -bundled, and one for those that were given.
+    Curves of the bundled demonstrations go to a figure whose name ends in -bundled.
     """
     paths = []
     for bundled, name in ((False, path), (True, path.with_stem(f"{path.stem}-bundled"))):
-        chosen = [curve for curve in found if curve.bundled == bundled]
-        if chosen:
-            _picture(f"{env}, bundled demonstrations" if bundled else env, env, chosen, name)
+        selected = [curve for curve in curves if curve.bundled == bundled]
+        if selected:
+            _draw_one(f"{env}, bundled demonstrations" if bundled else env, env, selected, name)
             paths.append(name)
     return paths
 
 
-def _picture(title: str, env: str, found: Sequence[Curve], path: Path) -> None:
-    picture, (axis,) = figures.figure(1, width=6.4, height=4.2)
+def _draw_one(title: str, env: str, curves: Sequence[Curve], path: Path) -> None:
+    figure, (axis,) = drawing.figure(1, width=6.4, height=4.2)
     drawn: set[str] = set()
-    for index, curve in enumerate(found):
-        color = figures.LINES[index % len(figures.LINES)]
-        figures.draw_points(axis, curve.samples, color, curve.name)
-        points = theirs(curve, env)
-        if points and curve.algorithm not in drawn:  # once, whatever its presets
+    for index, curve in enumerate(curves):
+        color = drawing.LINES[index % len(drawing.LINES)]
+        drawing.draw_points(axis, curve.samples, color, curve.name)
+        theirs = published_points(curve, env)
+        if theirs and curve.algorithm not in drawn:  # once for all presets of an algorithm
             drawn.add(curve.algorithm)
-            figures.draw_points(axis, points, color, f"{curve.algorithm}, published", published=True)
-    expert = next((curve.expert for curve in found if curve.expert is not None), None)
+            drawing.draw_points(axis, theirs, color, f"{curve.algorithm}, published", published=True)
+    expert = next((curve.expert for curve in curves if curve.expert is not None), None)
     if expert is not None:
-        axis.axhline(expert, color=figures.EXPERT, linewidth=1.5)
+        axis.axhline(expert, color=drawing.EXPERT, linewidth=1.5)
         where = (axis.get_xlim()[1], expert)
-        axis.annotate("the expert", where, xytext=(-2, 4), textcoords="offset points", ha="right", color=figures.EXPERT)
-    counts = sorted({count for curve in found for count in curve.returns})
+        axis.annotate("the expert", where, xytext=(-2, 4), textcoords="offset points", ha="right", color=drawing.EXPERT)
+    counts = sorted({count for curve in curves for count in curve.returns})
     axis.set(xticks=counts, title=title, xlabel="demonstrated trajectories", ylabel="return (mean ± standard error)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, ncols=2, frameon=False)
-    figures.save(picture, path)
+    drawing.save(figure, path)
+
+
+def _print(env: str, curves: Sequence[Curve]) -> None:
+    """Print the table by trajectories, ours and published, and how each curve compares."""
+    counts = sorted({count for curve in curves for count in curve.returns})
+    rows: list[list[object]] = []
+    for curve in curves:
+        theirs = published_points(curve, env)
+        source = "bundled" if curve.bundled else "ours"
+        rows.append([curve.name, source, *(with_error(curve.samples.get(count)) for count in counts)])
+        if theirs:
+            rows.append(["", "published", *(with_error(theirs.get(count)) for count in counts)])
+    title = f"{env}{experts(curves)}: return, mean ± standard error over seeds, by demonstrated trajectories"
+    display.show(("learner", "", *(f">{count}" for count in counts)), rows, title)
+    print()
+    for curve in curves:
+        comparison = compare(curve, env)
+        if comparison is not None:
+            below = f"at {', '.join(map(str, comparison.below))} trajectories" if comparison.below else "nowhere"
+            print(
+                f"{curve.name}: mean {comparison.ours:.0f} over the published sizes, published "
+                f"{comparison.theirs:.0f}. Significantly below the published: {below} (5% level, Holm)."
+            )
+
+
+def experts(curves: Sequence[Curve]) -> str:
+    """The experts' returns for a table's title."""
+    returns = sorted({round(curve.expert) for curve in curves if curve.expert is not None})
+    return f" (expert: {' or '.join(map(str, returns))})" if returns else ""

@@ -1,189 +1,188 @@
-"""The paper's figures of reward moments: return against environment steps, for everything that learns while it plays.
+"""The paper's figure of reward moments: return against environment steps (`studies/reward-TASK.toml`).
 
-A learner trains all its seeds together. Every so many environment steps its policies, as they are then and not the best
-so far, play ten episodes (`studies.training`).
+A learner trains all its seeds together. At regular numbers of environment steps, the current policies (not the best so
+far) are evaluated in ten episodes. `understudy reproduce reward` runs it. `balanced` and `f_frequency` are figures of
+the same kind and share this module's options, drawing and tables.
 """
 
-import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import tyro
 
 from understudy.algorithms import find
+from understudy.core import display
+from understudy.core.errors import NeedsError
+from understudy.core.options import Path_
 from understudy.core.statistics import Sample
-from understudy.evaluation import drawing as figures
-from understudy.game import DEFAULT
-from understudy.paper import published
-from understudy.paper.off_q import TASKS
-from understudy.studies.cells import FINAL
-from understudy.studies.plan import BUNDLED
+from understudy.evaluation import drawing
+from understudy.paper import figure_studies, published
+from understudy.paper.figure_studies import TASKS, TaskName
+from understudy.paper.formatting import with_error
+from understudy.paper.off_q import experts
+from understudy.studies import Entry, Study
+from understudy.studies.curves import Curve, learner_name, read_curves
 
-__all__ = ["TASKS", "Curve", "draw", "read"]
+PRINTED_STEPS = (25_000, 50_000, 75_000, 100_000, 200_000, 300_000, 400_000, 500_000)
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A learner's returns: environment steps → the seeds' means."""
+class OnlineOptions:
+    """Options of every figure whose learners train in the environment."""
 
-    algorithm: str
-    preset: str
-    trajectories: int
-    settings: dict[str, Any]
-    """Hyperparameters that differ from the preset's."""
-    demonstrations: str
-    """Where they come from: "bundled", or a file's name."""
-    returns: dict[int, np.ndarray]
-    expert: float | None = None
-    """The demonstrator's return."""
-    seconds: float = 0.0
-    """Of training all seeds."""
-    device: str = ""
-    handed_over: Sample | None = None
-    """Of the policies that its payoff selects, where they have played."""
-    stopped: tuple[int, ...] = ()
-    """Seeds that stopped before the end, as when a critic explodes: what they had then goes on being evaluated."""
+    demos: Path_ = None
+    """File of demonstrations (.npz). Default: the bundled ones."""
+    steps: int | None = None
+    """Environment steps of each run. Default: 500,000; in the ablation 300,000."""
+    eval_every: int | None = None
+    """Environment steps between evaluations, rounded up to whole rounds. Default: 25,000."""
+    seeds: int | None = None
+    """Seeds per learner. Default: 5."""
+    eval_episodes: int | None = None
+    """Episodes per evaluated policy. Default: 10."""
+    staleness: int = 0
+    """Updates by which the acting policy lags the learner: 0, or 1 to collect and train in parallel."""
+    workers: int = 0
+    """Processes for collecting and evaluating. Default: one per core."""
 
-    @property
-    def name(self) -> str:
-        return named(self.algorithm, self.preset, self.settings, self.trajectories)
-
-    @property
-    def published(self) -> str:
-        return "adril-balanced" if self.preset == "paper-balanced" else self.algorithm
-
-    @property
-    def papers(self) -> bool:
-        """Whether it is what the paper has a curve of, on the paper's number of demonstrations if not on its own."""
-        count = published.REWARD_TRAJECTORIES.get(self.published)
-        return self.preset.startswith("paper") and self.trajectories == count and not self.settings and not self.bundled
-
-    @property
-    def bundled(self) -> bool:
-        return self.demonstrations == BUNDLED
-
-    @property
-    def samples(self) -> dict[int, Sample]:
-        return {x: Sample.of(means) for x, means in sorted(self.returns.items())}
-
-    @property
-    def last(self) -> Sample:
-        """Of the last evaluation."""
-        return self.samples[max(self.returns)]
-
-    @property
-    def last_five(self) -> Sample:
-        """Of each seed's mean over its last five evaluations."""
-        return Sample.of(np.mean([self.returns[x] for x in sorted(self.returns)[-5:]], axis=0))
-
-    @property
-    def lowest(self) -> float:
-        """The lowest evaluation of any seed among the last ten."""
-        return float(min(self.returns[x].min() for x in sorted(self.returns)[-10:]))
+    def study(self, figure: str, env: str, entries: Sequence[Entry] = ()) -> Study:
+        """The figure's study with these options."""
+        return figure_studies.adapt_study(
+            figure_studies.load_study(figure),
+            *(env, self.demos, self.seeds, self.workers or os.cpu_count() or 1, entries),
+            steps=self.steps,
+            eval_every=self.eval_every,
+            eval_episodes=self.eval_episodes,
+            staleness=self.staleness,
+        )
 
 
-def named(algorithm: str, preset: str, settings: Mapping[str, Any], trajectories: int) -> str:
-    """A learner as a person reads it."""
-    shown = "" if preset == DEFAULT else f" ({preset})"
-    changed = "".join(f", {name}={value}" for name, value in settings.items())
-    return f"{algorithm}{shown}{changed}, {trajectories} trajectories"
+Options = Annotated[OnlineOptions, tyro.conf.arg(name="")]
+"""The options without a prefix on the command line."""
+DEFAULTS = OnlineOptions()
 
 
-def stopped(curve: Curve) -> str:
-    """What is to be known of seeds that stopped, in a sentence; nothing of others."""
-    if not curve.stopped:
-        return ""
-    seeds = ", ".join(map(str, curve.stopped))
-    return f"Stopped before the end, and evaluated as it was then: seed {seeds}. "
+def reproduce_reward(
+    task: TaskName,
+    learners: tuple[str, ...] | None = None,
+    options: Options = DEFAULTS,
+    work: Path_ = None,
+    out: Path_ = None,
+) -> None:
+    """Return by environment steps for AdRIL, SQIL and GAIL, next to the paper's curves.
+
+    Args:
+        task: Task of the paper.
+        learners: Learners to train instead of the figure's: an algorithm with an optional preset, number of
+            trajectories and settings, such as adril:paper@20,round_steps=2500. Without a name: train nothing, and draw
+            the rows in the file. Rows of other learners stay in the file.
+        work: Directory of the finished cells; rerun the command to resume. Default: runs/reward-TASK.
+        out: CSV file of the returns; the figure is written next to it. Default: docs/results/reward-TASK.csv.
+    """
+    entries = None if learners is None else figure_studies.parse_learners(learners)
+    reproduce_figure(f"reward-{task}", task, options, work, out, entries)
 
 
-def told_apart(found: Sequence[Curve]) -> list[str]:
-    """The curves' names, with the value that is the preset's own where others of it have another one."""
+def reproduce_figure(
+    figure: str,
+    task: TaskName,
+    options: OnlineOptions,
+    work: str | None,
+    out: str | None,
+    entries: Sequence[Entry] | None = None,
+) -> None:
+    """Run a figure's study, draw it and print it. With an empty `entries`: draw the rows in the file."""
+    env = TASKS[task]
+    path = Path(out or f"docs/results/{figure}.csv")
+    figure_studies.check_out(path)
+    if entries is not None and not entries:
+        rows = figure_studies.read_rows(path)
+    else:
+        study = options.study(figure, env, entries or ())
+        rows = figure_studies.run_study(study, work or f"runs/reward-{task}", path, display.progress_bar)
+    rows = [row for row in rows if row["env"] == env]
+    if not rows:
+        raise NeedsError(f"'{path}' has no returns on {env} to draw: name the learners to train with --learners")
+    curves = read(rows)
+    figures = draw(env, curves, path.with_suffix(".png"))
+    _print(env, curves)
+    print(f"\nReturns: {path}. Figure: {', '.join(map(str, figures))}")
+
+
+def read(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
+    """One curve by environment steps per learner and number of trajectories."""
+    return read_curves(rows, "env_steps")
+
+
+def published_name(curve: Curve) -> str:
+    """The name of the paper's curve for this learner."""
+    return "adril-balanced" if curve.preset == "paper-balanced" else curve.algorithm
+
+
+def is_published(curve: Curve) -> bool:
+    """Whether the paper has a curve of this learner: its preset, its number of trajectories, its demonstrations."""
+    count = published.REWARD_TRAJECTORIES.get(published_name(curve))
+    return curve.preset.startswith("paper") and curve.trajectories == count and not curve.settings and not curve.bundled
+
+
+def distinct_names(curves: Sequence[Curve]) -> list[str]:
+    """The curves' names. A setting that one of several curves changes is written out for all of them."""
     names = []
-    for curve in found:
-        alike = [other for other in found if (other.algorithm, other.preset) == (curve.algorithm, curve.preset)]
-        own = find(curve.algorithm).preset(curve.preset)
-        plain = {name for other in alike for name, value in other.settings.items() if not isinstance(value, dict)}
-        settings = {**{name: getattr(own, name) for name in sorted(plain)}, **curve.settings}
-        names.append(named(curve.algorithm, curve.preset, settings, curve.trajectories))
+    for curve in curves:
+        similar = [other for other in curves if (other.algorithm, other.preset) == (curve.algorithm, curve.preset)]
+        preset = find(curve.algorithm).preset(curve.preset)
+        changed = {name for other in similar for name, value in other.settings.items() if not isinstance(value, dict)}
+        settings = {**{name: getattr(preset, name) for name in sorted(changed)}, **curve.settings}
+        names.append(learner_name(curve.algorithm, curve.preset, settings, curve.trajectories))
     return names
 
 
-def read(lines: Sequence[Mapping[str, str]]) -> list[Curve]:
-    """A curve for each learner, in the order they stand in the lines."""
-    found: dict[tuple[str, ...], dict[int, list[float]]] = {}
-    chosen: dict[tuple[str, ...], list[float]] = {}
-    about: dict[tuple[str, ...], Mapping[str, str]] = {}
-    payoffs: dict[tuple[str, ...], dict[int, list[str]]] = {}
-    for line in lines:
-        key = tuple(line[name] for name in ("algorithm", "preset", "trajectories", "settings", "demonstrations"))
-        if line["x_kind"] == "env_steps":
-            about[key] = line
-            found.setdefault(key, {}).setdefault(int(line["x"]), []).append(float(line["mean_return"]))
-            payoffs.setdefault(key, {}).setdefault(int(line["seed"]), []).append(line["payoff"])
-        elif line["x_kind"] == FINAL:
-            chosen.setdefault(key, []).append(float(line["mean_return"]))
-    curves = []
-    for key, points in found.items():
-        line, judged = about[key], payoffs[key]
-        measured = any(payoff for own in judged.values() for payoff in own)
-        curves.append(
-            Curve(
-                *(key[0], key[1], int(key[2]), json.loads(key[3]), key[4].partition("@")[0]),
-                {x: np.array(means) for x, means in points.items()},
-                float(line["expert_return"]) if line["expert_return"] else None,
-                float(line["train_seconds"] or 0),
-                line["device"],
-                Sample.of(chosen[key]) if key in chosen else None,
-                tuple(seed for seed, own in judged.items() if measured and not own[-1]),
-            )
-        )
-    return curves
+def draw(env: str, curves: Sequence[Curve], path: Path) -> list[Path]:
+    """Draw our curves with bands of one standard error, and the published ones dotted in the same colors.
 
-
-def draw(env: str, found: Sequence[Curve], path: Path) -> list[Path]:
-    """The figure: ours as lines with bands of a standard error, published curves dotted in the same colours.
-
-    One picture for the bundled demonstrations, whose name ends in -bundled, and one for those that were given.
+    Curves of the bundled demonstrations go to a figure whose name ends in -bundled.
     """
     paths = []
     for bundled, name in ((False, path), (True, path.with_stem(f"{path.stem}-bundled"))):
-        curves = [curve for curve in found if curve.bundled == bundled]
-        if curves:
-            _picture(env, curves, name)
+        selected = [curve for curve in curves if curve.bundled == bundled]
+        if selected:
+            _draw_one(env, selected, name)
             paths.append(name)
     return paths
 
 
-def _picture(env: str, found: Sequence[Curve], path: Path) -> None:
-    picture, (axis,) = figures.figure(1, width=7.6, height=5.2)
-    for index, (curve, name) in enumerate(zip(found, told_apart(found), strict=True)):
-        color = figures.LINES[index % len(figures.LINES)]
-        band(axis, curve.samples, color, name, "-")
-        if curve.papers:
-            band(axis, published.reward(env, curve.published), color, f"{curve.published}, published", ":")
-    expert = next((curve.expert for curve in found if curve.expert is not None), None)
+def _draw_one(env: str, curves: Sequence[Curve], path: Path) -> None:
+    figure, (axis,) = drawing.figure(1, width=7.6, height=5.2)
+    for index, (curve, name) in enumerate(zip(curves, distinct_names(curves), strict=True)):
+        color = drawing.LINES[index % len(drawing.LINES)]
+        draw_band(axis, curve.samples, color, name, "-")
+        if is_published(curve):
+            theirs = published_name(curve)
+            draw_band(axis, published.reward(env, theirs), color, f"{theirs}, published", ":")
+    expert = next((curve.expert for curve in curves if curve.expert is not None), None)
     if expert is not None:
-        axis.axhline(expert, color=figures.EXPERT, linewidth=1.5, label="the expert")
-    shown = "bundled demonstrations" if found[0].bundled else "the paper's demonstrations"
-    if not found[0].bundled and expert is not None and round(expert) != round(published.EXPERT.get(env, expert)):
-        shown = found[0].demonstrations
-    axis.set(title=f"{env}, {shown}", xlabel="environment steps", ylabel="return (mean ± standard error over seeds)")
-    by_thousands(axis)
+        axis.axhline(expert, color=drawing.EXPERT, linewidth=1.5, label="the expert")
+    source = "bundled demonstrations" if curves[0].bundled else "the paper's demonstrations"
+    if not curves[0].bundled and expert is not None and round(expert) != round(published.EXPERT.get(env, expert)):
+        source = curves[0].demonstrations
+    axis.set(title=f"{env}, {source}", xlabel="environment steps", ylabel="return (mean ± standard error over seeds)")
+    label_thousands(axis)
     axis.legend(fontsize=7, ncols=2, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
-    figures.save(picture, path)
+    drawing.save(figure, path)
 
 
-def by_thousands(axis: Any) -> None:
-    """Steps are told in thousands, between two lines and not four."""
+def label_thousands(axis: Any) -> None:
+    """Label environment steps in thousands, and hide the top and right frame."""
     axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def band(axis: Any, samples: dict[int, Sample], color: str, label: str, style: str = "-") -> None:
-    """Means by environment steps as a line; where it is drawn through, with a band of a standard error."""
+def draw_band(axis: Any, samples: dict[int, Sample], color: str, label: str, style: str = "-") -> None:
+    """Draw means by environment steps; a solid line has a band of one standard error."""
     if not samples:
         return
     x = sorted(samples)
@@ -191,3 +190,34 @@ def band(axis: Any, samples: dict[int, Sample], color: str, label: str, style: s
     axis.plot(x, mean, color=color, linestyle=style, label=label, linewidth=1.8 if style == "-" else 1.4)
     if style == "-":
         axis.fill_between(x, mean - error, mean + error, color=color, alpha=0.2, linewidth=0)
+
+
+def _print(env: str, curves: Sequence[Curve]) -> None:
+    """Print the table by environment steps, ours and published, and how each learner ends."""
+    evaluated = sorted({x for curve in curves for x in curve.returns})
+    columns = [x for x in PRINTED_STEPS if x in evaluated] or evaluated[-len(PRINTED_STEPS) :]
+    rows: list[list[object]] = []
+    for curve, name in zip(curves, distinct_names(curves), strict=True):
+        source = "bundled" if curve.bundled else "ours"
+        rows.append([name, source, *(with_error(curve.samples.get(x)) for x in columns)])
+        if is_published(curve):
+            theirs = published.reward(env, published_name(curve))
+            rows.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
+    title = f"{env}{experts(curves)}: return, mean ± standard error over seeds, by environment steps"
+    display.show(("learner", "", *(f">{x / 1000:g}k" for x in columns)), rows, title)
+    print()
+    for curve in curves:
+        final = f"; final policy {with_error(curve.final_sample)}" if curve.final else ""
+        print(
+            f"{curve.name}{' (bundled demonstrations)' if curve.bundled else ''}: last evaluation "
+            f"{with_error(curve.last)}, mean of the last five {with_error(curve.last_five)}, lowest of any seed in the "
+            f"last ten {curve.lowest_of_any_seed:.0f}{final}. {stopped_seeds(curve)}"
+            f"{len(curve.seeds)} seeds, {curve.seconds:.0f} s on {curve.device}."
+        )
+
+
+def stopped_seeds(curve: Curve) -> str:
+    """A sentence about the seeds that stopped early; empty if none did."""
+    if not curve.stopped:
+        return ""
+    return f"Seeds that stopped early (their last policy is evaluated): {', '.join(map(str, curve.stopped))}. "

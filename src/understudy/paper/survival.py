@@ -1,10 +1,9 @@
-"""No survival bonus by accident, on CartPole: learners of an expert that soon drops the pole, with absorbing states and
-without.
+"""Absorbing states prevent an accidental survival bonus: AdRIL and SQIL on CartPole with an expert that falls early.
 
-The task pays a point for each step, and so does any reward that is positive everywhere: a learner that lives long looks
-like one that has learned. Here the expert is bad at the task. It keeps the cart at half a metre a second without a look
-at the pole, takes any action now and then, and is down in 16 steps. A learner that imitates it is, too; one that
-outlives it was paid for living.
+The task pays one point per step, and so does any reward that is positive everywhere. A learner that survives longer
+then looks like a good one. Here the expert is bad: it keeps the cart at 0.5 m/s without looking at the pole, sometimes
+acts at random, and falls after 16 steps. A learner that imitates it falls too; one that survives longer was rewarded
+for surviving. `understudy reproduce survival` runs it, with and without absorbing states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,123 +14,165 @@ import numpy as np
 
 from understudy.collect.recording import record
 from understudy.collect.rollouts import HostPolicy, rollout
+from understudy.core import display
+from understudy.core.errors import RunError, check_whole
+from understudy.core.options import Path_
 from understudy.core.statistics import Sample
 from understudy.data import Demonstrations
-from understudy.evaluation import drawing as figures
-from understudy.paper.reward import Curve, read
-from understudy.paper.rounds import MADE, made
-from understudy.studies import Entry, Protocol, Study, Task
+from understudy.evaluation import drawing
+from understudy.paper import figure_studies
+from understudy.paper.formatting import with_error
+from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
+from understudy.paper.reward import read
+from understudy.studies import Entry, Protocol, Store, Study, Task
+from understudy.studies.curves import Curve
+from understudy.studies.groups import study_records
 from understudy.studies.report import table
-from understudy.train.results import provenance
+from understudy.studies.running import run
+from understudy.train.results import provenance, write_csv
 
 ENV = "CartPole-v1"
-CART_SPEED = 1
-"""Where the cart's velocity is in an observation."""
-SPEED, CARELESS = 0.5, 0.3
-"""The expert's speed in m/s, and how often it takes any action."""
+CART_VELOCITY = 1
+"""Index of the cart's velocity in the observation."""
+TARGET_VELOCITY, RANDOM_ACTIONS = 0.5, 0.3
+"""The expert's target velocity in m/s, and its probability of a random action."""
 EXPERT = "expert"
-ROUND_STEPS, BATCH, HIDDEN = 1024, 128, (64, 64)
-"""Small, since CartPole is: everything else is as it is by default."""
+ROUND_STEPS, BATCH_SIZE, HIDDEN = 1024, 128, (64, 64)
+"""Small, because CartPole is. All other settings are the defaults."""
 LABELS = "indicator"
 """The kernel whose rewards are labels."""
 TICKS = (10, 20, 50, 100, 200, 500)
-
-
-def poor_expert(seed: int) -> HostPolicy:
-    """Pushes towards its speed, whatever the pole does, or anywhere."""
-    random = np.random.default_rng(seed)
-
-    def act(obs: np.ndarray) -> np.ndarray:
-        anything, anyhow = random.random(len(obs)) < CARELESS, random.integers(2, size=len(obs))
-        return np.where(anything, anyhow, obs[:, CART_SPEED] < SPEED)
-
-    return act
-
-
-def demonstrations(episodes: int) -> Demonstrations:
-    """Episodes of the expert, which end in terminal states."""
-    return record(ENV, poor_expert(0), episodes, seed=0)
-
-
-def expert_line(episodes: int) -> dict[str, str]:
-    """How long the expert lives, in episodes of their own, as a line of the results."""
-    lived = rollout(ENV, poor_expert(1), episodes, seed=1).returns
-    known = {
-        "env": ENV,
-        "algorithm": EXPERT,
-        "x_kind": EXPERT,
-        "episodes": episodes,
-        "device": provenance()["device"],
-        "mean_return": round(float(lived.mean()), 3),
-        "std_return": round(float(lived.std()), 3),
-        **dict(zip(MADE, made(), strict=True)),
-    }
-    return {name: str(known.get(name, "")) for name in table.COLUMNS}
-
-
 LEARNERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("adril", {"balanced": False, "average_rounds": 0.0}),
     ("adril", {"balanced": False, "average_rounds": 0.0, "kernel": LABELS}),
     ("adril", {"balanced": True, "average_rounds": 0.0, "kernel": LABELS}),
     ("sqil", {"balanced": True}),
 )
-"""With their last policies: AdRIL otherwise as it is by default, with the labels of the indicator kernel, and with
-balanced minibatches of them; SQIL."""
+"""AdRIL, AdRIL with the indicator kernel, the same with balanced minibatches, and SQIL; all without averaging."""
+
+
+def reproduce_survival(
+    trajectories: int = 20,
+    steps: int = 20_480,
+    seeds: int = 4,
+    episodes: int = 20,
+    work: Path_ = None,
+    out: Path_ = None,
+) -> None:
+    """Episode length of AdRIL and SQIL that imitate an expert that falls early, with and without absorbing states.
+
+    Args:
+        trajectories: Demonstrated episodes.
+        steps: Environment steps of each run.
+        seeds: Seeds per learner.
+        episodes: Episodes per evaluated policy.
+        work: Directory of the finished cells; rerun the command to resume. Default: runs/survival.
+        out: CSV file of the lengths; the figure is written next to it. Default: docs/results/survival.csv.
+    """
+    check_whole(1, trajectories=trajectories, steps=steps, seeds=seeds, episodes=episodes)
+    path = Path(out or "docs/results/survival.csv")
+    figure_studies.check_out(path)
+    figure_studies.read_rows(path)  # refuse a file with other columns before training
+    directory = Path(work or "runs/survival")
+    demos = directory.parent / f"{directory.name}-{trajectories}-demos.npz"
+    record_demonstrations(trajectories).save(str(demos))
+    study = make_study(demos, steps, seeds, episodes)
+    summary = run(study, directory, jobs=1)
+    if summary.failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in summary.failed.items())
+        raise RunError(f"some learners failed: {reasons}. Finished cells are in {directory}")
+    rows = [expert_row(1000), *table.csv_rows(study_records(study.groups(), Store(directory)))]
+    write_csv(path, table.COLUMNS, (list(row.values()) for row in rows))
+    draw(rows, path.with_suffix(".png"))
+    _print(rows)
+    print(f"\nLengths: {path}. Figure: {path.with_suffix('.png')}")
+
+
+def poor_expert(seed: int) -> HostPolicy:
+    """An expert that pushes towards its target velocity, whatever the pole does, or at random."""
+    random = np.random.default_rng(seed)
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        is_random, action = random.random(len(obs)) < RANDOM_ACTIONS, random.integers(2, size=len(obs))
+        return np.where(is_random, action, obs[:, CART_VELOCITY] < TARGET_VELOCITY)
+
+    return act
+
+
+def record_demonstrations(episodes: int) -> Demonstrations:
+    """Episodes of the expert, which end in terminal states."""
+    return record(ENV, poor_expert(0), episodes, seed=0)
+
+
+def expert_row(episodes: int) -> dict[str, str]:
+    """The expert's episode length, from new episodes, as a row of the results."""
+    lengths = rollout(ENV, poor_expert(1), episodes, seed=1).returns
+    values = {
+        "env": ENV,
+        "algorithm": EXPERT,
+        "x_kind": EXPERT,
+        "episodes": episodes,
+        "device": provenance()["device"],
+        "mean_return": round(float(lengths.mean()), 3),
+        "std_return": round(float(lengths.std()), 3),
+        **dict(zip(PROVENANCE, provenance_columns(), strict=True)),
+    }
+    return {name: str(values.get(name, "")) for name in table.COLUMNS}
+
+
+def make_study(demos: Path, steps: int, seeds: int, episodes: int) -> Study:
+    """All learners on the demonstrations of this file."""
+    protocol = Protocol(tuple(range(seeds)), episodes, eval_every=ROUND_STEPS)
+    tasks, entries = (Task(ENV, str(demos)),), tuple(learners(steps))
+    return Study("survival", "Absorbing states and the survival bonus", tasks, entries, protocol)
 
 
 def learners(steps: int) -> list[Entry]:
-    """All of them, each with absorbing states and without."""
-    small = {"rounds": -(-steps // ROUND_STEPS), "round_steps": ROUND_STEPS, "batch_size": BATCH}
-    chosen = []
+    """All learners, each with and without absorbing states."""
+    small = {"rounds": -(-steps // ROUND_STEPS), "round_steps": ROUND_STEPS, "batch_size": BATCH_SIZE}
+    entries = []
     for algorithm, own in LEARNERS:
         for absorbing in (True, False):
             settings = {"absorbing": absorbing, **own, **small, "soft_q": {"hidden": HIDDEN}}
-            chosen.append(Entry(algorithm, settings=settings, label=_label(_who(algorithm, own), absorbing)))
-    return chosen
+            entries.append(Entry(algorithm, settings=settings, label=_label(_name(algorithm, own), absorbing)))
+    return entries
 
 
-def study(demos: Path, steps: int, seeds: int, episodes: int) -> Study:
-    """All of them, on the demonstrations of this file."""
-    protocol = Protocol(tuple(range(seeds)), episodes, eval_every=ROUND_STEPS)
-    tasks, entries = (Task(ENV, str(demos)),), tuple(learners(steps))
-    return Study("survival", "No survival bonus by accident", tasks, entries, protocol)
+def read_lengths(rows: Sequence[Mapping[str, str]]) -> tuple[Sample, list[Curve]]:
+    """The expert's episode length, and one curve per learner."""
+    row = next(row for row in rows if row["algorithm"] == EXPERT)
+    expert = Sample(float(row["mean_return"]), float(row["std_return"]), int(row["episodes"]))
+    return expert, read(rows)
 
 
-def lengths(lines: Sequence[Mapping[str, str]]) -> tuple[Sample, list[Curve]]:
-    """The expert's length and a curve for each learner, from the lines of the results."""
-    found = next(line for line in lines if line["algorithm"] == EXPERT)
-    expert = Sample(float(found["mean_return"]), float(found["std_return"]), int(found["episodes"]))
-    return expert, read(lines)
+def describe(curve: Curve) -> tuple[str, bool]:
+    """A learner's name, and whether it has absorbing states."""
+    return _name(curve.algorithm, curve.settings), curve.settings["absorbing"]
 
 
-def named(curve: Curve) -> tuple[str, bool]:
-    """A learner as a person reads it, and whether it has absorbing states."""
-    return _who(curve.algorithm, curve.settings), curve.settings["absorbing"]
-
-
-def _who(algorithm: str, settings: Mapping[str, Any]) -> str:
+def _name(algorithm: str, settings: Mapping[str, Any]) -> str:
     labels = settings.get("kernel") == LABELS
     return f"{algorithm}{', labels' * labels}{', balanced' * (labels and settings['balanced'])}"
 
 
-def _label(who: str, absorbing: bool) -> str:
-    return f"{who}, {'' if absorbing else 'no '}absorbing states"
+def _label(name: str, absorbing: bool) -> str:
+    return f"{name}, {'' if absorbing else 'no '}absorbing states"
 
 
-def draw(lines: Sequence[Mapping[str, str]], path: Path) -> None:
-    """The figure: length against environment steps, a line for each learner, and the expert's."""
-    expert, curves = lengths(lines)
-    picture, (axis,) = figures.figure(1, width=7.8, height=5.0)
+def draw(rows: Sequence[Mapping[str, str]], path: Path) -> None:
+    """Draw the episode length by environment steps: one line per learner, and the expert's."""
+    expert, curves = read_lengths(rows)
+    figure, (axis,) = drawing.figure(1, width=7.8, height=5.0)
     colors: dict[str, str] = {}
     for curve in curves:
-        who, absorbing = named(curve)
-        color = colors.setdefault(who, figures.LINES[len(colors)])
-        figures.draw_points(axis, curve.samples, color, _label(who, absorbing), published=not absorbing)
-    axis.axhline(expert.mean, color=figures.EXPERT, linewidth=1.5, label="the expert", zorder=0)
+        name, absorbing = describe(curve)
+        color = colors.setdefault(name, drawing.LINES[len(colors)])
+        drawing.draw_points(axis, curve.samples, color, _label(name, absorbing), published=not absorbing)
+    axis.axhline(expert.mean, color=drawing.EXPERT, linewidth=1.5, label="the expert", zorder=0)
     axis.set(
-        title=f"{ENV}: learners of an expert that soon drops the pole",
+        title=f"{ENV}: imitation of an expert that falls early",
         xlabel="environment steps",
-        ylabel="steps until the pole falls (mean ± standard error)",
+        ylabel="episode length (mean ± standard error)",
         yscale="log",
         yticks=TICKS,
         yticklabels=TICKS,
@@ -139,4 +180,20 @@ def draw(lines: Sequence[Mapping[str, str]], path: Path) -> None:
     axis.minorticks_off()
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=8, frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.06))
-    figures.save(picture, path)
+    drawing.save(figure, path)
+
+
+def _print(rows: Sequence[Mapping[str, str]]) -> None:
+    """Print each learner's episode length at the end of training, its longest, and that of its final policy."""
+    expert, curves = read_lengths(rows)
+    table_rows: list[list[object]] = []
+    for curve in curves:
+        longest = max(means.max() for means in curve.returns.values())
+        name, absorbing = describe(curve)
+        numbers = [with_error(curve.last_five, 1), f"{longest:.1f}", with_error(curve.final_sample, 1)]
+        table_rows.append([name, "yes" if absorbing else "no", *numbers])
+    title = (
+        f"{ENV}: episode length in steps, mean ± standard error over seeds (the expert: {expert.mean:.1f}). "
+        "Mean of the last five evaluations, longest of any evaluation, final policy"
+    )
+    display.show(("learner", "absorbing states", ">last five", ">longest", ">final policy"), table_rows, title)
