@@ -7,11 +7,15 @@ result = us.imitate(us.bc(), demos, seeds=5)
 action = result.policy(observation)
 """
 
+from understudy.core import jax_setup as jax_setup
+
+# isort: split
+from typing import Any
+
 from understudy import rl
-from understudy.algorithms import ALGORITHMS, adril, advil, aggrevate, bc, daequil, dagger, gail, sqil, valuedice
+from understudy.algorithms import ALGORITHMS, available
 from understudy.collect.recording import record
 from understudy.collect.rollouts import rollout
-from understudy.core import jax_setup as jax_setup
 from understudy.core.errors import UnderstudyError
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.core.version import __version__
@@ -52,14 +56,8 @@ __all__ = [
     "Study",
     "UnderstudyError",
     "__version__",
-    "adril",
-    "advil",
-    "aggrevate",
-    "bc",
-    "daequil",
-    "dagger",
+    "available",
     "evaluate",
-    "gail",
     "imitate",
     "learn",
     "load",
@@ -71,6 +69,15 @@ __all__ = [
     "record",
     "rl",
     "rollout",
-    "sqil",
-    "valuedice",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`us.NAME` is the algorithm of that name: `us.bc`, `us.adril`."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    raise AttributeError(f"module 'understudy' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *ALGORITHMS})

@@ -1,35 +1,75 @@
-"""Every algorithm, by name. A new one is a file in the folder of its moments and a line here."""
+"""The algorithms, one file each, in the folder of their moments: `off_q`, `reward`, `on_q`.
 
-from understudy.algorithms.off_q.advil import AdVIL
-from understudy.algorithms.off_q.bc import BC
-from understudy.algorithms.off_q.valuedice import ValueDICE
-from understudy.algorithms.on_q.aggrevate import AggreVaTe
-from understudy.algorithms.on_q.daequil import DAeQuIL
-from understudy.algorithms.on_q.dagger import DAgger
-from understudy.algorithms.reward.adril import AdRIL
-from understudy.algorithms.reward.gail import GAIL
-from understudy.algorithms.reward.sqil import SQIL
-from understudy.core.errors import unknown
+They are discovered: every module of these folders that defines a concrete `Algorithm` adds it under its card's name.
+Other packages add algorithms through the entry point group `understudy.algorithms`, and `find` also takes
+"module:Class". Imports core, policies, game and rl. Public: `ALGORITHMS`, `available`, `find`.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from importlib import metadata
+from typing import Any
+
+from understudy.core.errors import AlgorithmError, unknown
 from understudy.game import Algorithm
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.card.name: algorithm
-    for algorithm in (BC, AdVIL, ValueDICE, AdRIL, SQIL, GAIL, DAgger, DAeQuIL, AggreVaTe)
-}
+FOLDERS = ("off_q", "reward", "on_q")
+GROUP = "understudy.algorithms"
 
-bc = BC
-advil = AdVIL
-valuedice = ValueDICE
-adril = AdRIL
-sqil = SQIL
-gail = GAIL
-dagger = DAgger
-daequil = DAeQuIL
-aggrevate = AggreVaTe
+
+def _discover() -> dict[str, type[Algorithm]]:
+    found: dict[str, type[Algorithm]] = {}
+    for folder in FOLDERS:
+        package = importlib.import_module(f"{__name__}.{folder}")
+        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(info.name)).values():
+                if _is_algorithm(value) and value.__module__ == info.name:
+                    found[value.card.name] = value
+    return found
+
+
+def _is_algorithm(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, Algorithm) and hasattr(value, "card")
+
+
+ALGORITHMS: dict[str, type[Algorithm]] = _discover()
+"""The library's own algorithms, by name."""
+
+
+def available() -> dict[str, type[Algorithm]]:
+    """The library's algorithms and those of installed packages, by name."""
+    others = {point.name: _checked(point.name, point.load()) for point in metadata.entry_points(group=GROUP)}
+    return {**others, **ALGORITHMS}
 
 
 def find(name: str) -> type[Algorithm]:
-    """The algorithm called `name`."""
-    if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS, "`understudy algorithms` lists them.")
-    return ALGORITHMS[name]
+    """The algorithm called `name`, or the class that "module:Class" names."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    if ":" in name:
+        return _imported(name)
+    known = available()
+    if name not in known:
+        hint = "`understudy algorithms` lists them. Your own: 'module:Class'."
+        raise unknown("algorithm", name, known, hint)
+    return known[name]
+
+
+def _imported(name: str) -> type[Algorithm]:
+    module, _, attribute = name.partition(":")
+    try:
+        value = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise AlgorithmError(f"algorithm '{name}' cannot be imported ({error}): give 'module:Class'") from error
+    except AttributeError as error:
+        raise AlgorithmError(f"algorithm '{name}': module '{module}' has no '{attribute}'") from error
+    return _checked(name, value)
+
+
+def _checked(name: str, value: Any) -> type[Algorithm]:
+    if not _is_algorithm(value):
+        raise AlgorithmError(
+            f"algorithm '{name}' is {value!r}: a subclass of understudy.Algorithm with a card is needed"
+        )
+    return value  # type: ignore[no-any-return]
