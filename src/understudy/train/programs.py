@@ -18,7 +18,7 @@ from understudy.collect.base import Collected, Collector, InProgram, Memory, Now
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
 from understudy.game import Algorithm
 from understudy.game.schedule import Schedule
-from understudy.train.checkpoints import Place
+from understudy.train.checkpoints import SavedLoop
 from understudy.train.contract import check_update
 
 Leaves = TypeVar("Leaves")
@@ -85,8 +85,7 @@ class RunKeys(NamedTuple):
             return jax.random.fold_in(key, now.round)
 
         if schedule is None:
-            u = jax.vmap(of_round)(self.update)
-            return RunKeys(u, jax.vmap(lambda k: jax.random.fold_in(k, 0))(u))  # OLDKEYS
+            return RunKeys(jax.vmap(of_round)(self.update), jax.vmap(of_round)(self.collect))
         keys = jax.vmap(lambda key: jax.random.fold_in(of_round(key), now.update))(self.update)
         collect, update = jax.vmap(jax.random.split, out_axes=1)(keys)
         return RunKeys(update, collect)
@@ -119,13 +118,13 @@ class Program:
         self.given: Any = None
         """What the collector gathered on the host for the next call."""
 
-    def restore(self, place: Place, queries: np.ndarray) -> None:
+    def restore(self, saved: SavedLoop, queries: np.ndarray) -> None:
         """Continue from a checkpoint, which holds all runs."""
         self.queries = jnp.asarray(queries[self.runs], jnp.int32)
-        leaves = [jnp.asarray(leaf[self.runs]) for leaf in place.leaves]
+        leaves = [jnp.asarray(leaf[self.runs]) for leaf in saved.leaves]
         self.states = jax.tree.unflatten(jax.tree.structure(self.states), leaves)
-        self.active = jnp.asarray(place.active[self.runs])
-        arrays = [leaf[self.runs] for leaf in place.around]
+        self.active = jnp.asarray(saved.active[self.runs])
+        arrays = [leaf[self.runs] for leaf in saved.collector]
         self.memory = self.collector.in_program.restored(self.memory, arrays)
 
     def stored_memory(self, rounds: int) -> list[Array]:
