@@ -1,9 +1,9 @@
-"""`make demo`: learn from bundled demonstrations, measure the gap to the expert, and draw the forest.
+"""`understudy demo` (`make demo`): train on bundled demonstrations, measure the gap to the expert, draw a figure.
 
-Two tasks that tell the story of the paper. On Pendulum the expert acts the same way in the same state, and behavioral
-cloning closes the gap as demonstrations are added. On Forest the expert dodges left or right at random, and cloning its
-mean action flies straight into a tree, however many demonstrations there are. Asking the expert does not help DAgger,
-which matches the same mean; DAeQuIL, with moments that say what matters about a dodge, gets through.
+On Pendulum the expert is nearly deterministic, and behavioral cloning closes the gap as demonstrations are added. On
+Forest the expert dodges trees left or right at random. Behavioral cloning learns the mean action and flies into a tree,
+however many demonstrations there are. DAgger queries the expert and learns the same mean. DAeQuIL matches moments
+of our own (`paper.forest_trials.clear_swerve`), which know where the trees are in training, and avoids the trees.
 """
 
 import json
@@ -16,75 +16,99 @@ from typing import Any
 from understudy import data
 from understudy.algorithms import bc, daequil, dagger
 from understudy.collect.rollouts import Episodes, rollout
+from understudy.core import display
 from understudy.core.progress import Progress
 from understudy.core.statistics import Sample, interval
 from understudy.core.storage import whole_directory, write_json
 from understudy.envs import Forest, Pendulum
-from understudy.evaluation import drawing as figures
+from understudy.evaluation import drawing
 from understudy.evaluation.returns import Score
 from understudy.game import Algorithm
-from understudy.paper.forest import DEMONSTRATIONS, clear_swerve
+from understudy.paper.forest_trials import DEMONSTRATIONS, clear_swerve
 from understudy.train.imitate import imitate
 from understudy.train.results import provenance, write_csv
 
 EVALUATION_EPISODES = 200
 SEEDS = 5
 
-
 Rows = list[tuple[str, str, Sample, Score]]
-Report = Callable[[str], AbstractContextManager[Progress]]
+"""Task, algorithm, the expert's return, the learner's score."""
+ProgressBar = Callable[[str], AbstractContextManager[Progress]]
+"""Opens a progress bar with a title."""
 
 
-def demo(out: str | os.PathLike[str], progress: Report) -> Rows:
-    """Run it and write `out`; rows of (task, algorithm, expert, score)."""
+def demo_command(out: str = "out/demo") -> None:
+    """Train on bundled demonstrations, measure the gap to the expert, and draw a figure.
+
+    Args:
+        out: Directory for the figure and the policies.
+    """
+    rows = [
+        (task, algorithm, score.episodes, interval(expert), score.learner, score.gap)
+        for task, algorithm, expert, score in demo(out, display.progress_bar)
+    ]
+    headers = ("task", "algorithm", ">demos", ">expert's return", ">learner's return", ">imitation gap")
+    title = f"Mean ± 95% interval: {SEEDS} seeds, {EVALUATION_EPISODES} episodes per seed"
+    display.show(headers, rows, title)
+    print(
+        f"\nFigure: {out}/demo.png. The policies are in {out}.\n"
+        "Pendulum: more demonstrations close the gap.\n"
+        "Forest: the expert dodges left or right at random. Behavioral cloning and DAgger learn the mean of both and\n"
+        "fly into a tree. DAeQuIL avoids the trees: it matches moments of our own, which know the trees in training."
+    )
+
+
+def demo(out: str | os.PathLike[str], progress: ProgressBar) -> Rows:
+    """Train and evaluate, write the directory `out`, and return the rows of the table."""
     out = Path(out)
     forest, pendulum = Forest(), Pendulum()
-    cloning = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, gradient_steps=500)
-    asking = (dagger.preset("forest"), daequil.preset("linear", moments=clear_swerve(forest)))
-    runs: list[tuple[Algorithm, Forest | Pendulum, list[int]]] = [
-        (cloning, pendulum, [2, 5, 10, 25]),
-        (cloning, forest, [5, 25]),
-        *((algorithm, forest, [DEMONSTRATIONS]) for algorithm in asking),
-    ]
     rows: Rows = []
-    flights: dict[str, list[Episodes]] = {}
-    with whole_directory(out, replace=_is_demo(out)) as beside:
-        for algorithm, env, counts in runs:
-            name = algorithm.card.name
+    paths: dict[str, list[Episodes]] = {}
+    with whole_directory(out, replace=_is_demo(out)) as partial:
+        for algorithm, env, counts in _experiments(forest, pendulum):
+            name, demonstrations, expert = algorithm.card.name, data.load(env.name), env.expert()
             with progress(f"{algorithm.card.title} on {env.name}") as report:
-                result = imitate(
-                    algorithm, data.load(env.name), env, env.expert(), seeds=SEEDS, episodes=counts, progress=report
-                )
+                result = imitate(algorithm, demonstrations, env, expert, SEEDS, counts, progress=report)
             if result.interrupted:
                 raise KeyboardInterrupt
-            expert = Sample.of(rollout(env, env.expert(), EVALUATION_EPISODES, 1, deterministic=False).returns)
-            with progress(f"playing {env.name}") as report:
-                evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, expert, progress=report)
-            rows += [(env.name, name, expert, score) for score in evaluation.scores()]
-            result.save(beside / f"{env.name.lower()}-{name}")
+            score = Sample.of(rollout(env, expert, EVALUATION_EPISODES, 1, deterministic=False).returns)
+            with progress(f"evaluating on {env.name}") as report:
+                evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, score, progress=report)
+            rows += [(env.name, name, score, learner) for learner in evaluation.scores()]
+            result.save(partial / f"{env.name.lower()}-{name}")
             if env is forest:
-                flights[name] = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
+                paths[name] = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
         gaps = [score for task, _, _, score in rows if task == pendulum.name]
-        _draw(forest, flights, gaps, beside / "demo.png")
+        _draw(forest, paths, gaps, partial / "demo.png")
         made = provenance()
-        write_json(beside / "demo.json", {"made_by": "understudy demo", **made})
-        write_csv(beside / "demo.csv", *_table(rows, made))
+        write_json(partial / "demo.json", {"made_by": "understudy demo", **made})
+        write_csv(partial / "demo.csv", *_table(rows, made))
     return rows
 
 
-def _draw(forest: Forest, flights: dict[str, list[Episodes]], gaps: list[Score], path: Path) -> None:
-    picture, axes = figures.figure(2, rows=2)
-    shown = rollout(forest, forest.expert(), 12, 1, deterministic=False)
-    figures.draw_forest(axes[0], forest, [shown], figures.EXPERT, "The expert dodges at random")
-    figures.draw_forest(axes[1], forest, flights["dagger"], figures.LEARNER, "DAgger matches its mean, and crashes")
-    title = "DAeQuIL matches what matters"
-    figures.draw_forest(axes[2], forest, flights["daequil"], figures.LINES[2], title)
-    figures.draw_gaps(axes[3], gaps, "Pendulum: demonstrations close the gap")
-    figures.save(picture, path)
+def _experiments(forest: Forest, pendulum: Pendulum) -> list[tuple[Algorithm, Forest | Pendulum, list[int]]]:
+    """Algorithm, environment, and the numbers of demonstrated episodes."""
+    cloning = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, gradient_steps=500)
+    return [
+        (cloning, pendulum, [2, 5, 10, 25]),
+        (cloning, forest, [5, 25]),
+        (dagger.preset("forest"), forest, [DEMONSTRATIONS]),
+        (daequil.preset("linear", moments=clear_swerve(forest)), forest, [DEMONSTRATIONS]),
+    ]
+
+
+def _draw(forest: Forest, paths: dict[str, list[Episodes]], gaps: list[Score], path: Path) -> None:
+    picture, axes = drawing.figure(2, rows=2)
+    expert = rollout(forest, forest.expert(), 12, 1, deterministic=False)
+    drawing.draw_forest(axes[0], forest, [expert], drawing.EXPERT, "The expert dodges at random")
+    drawing.draw_forest(axes[1], forest, paths["dagger"], drawing.LEARNER, "DAgger learns the mean action and crashes")
+    drawing.draw_forest(axes[2], forest, paths["daequil"], drawing.LINES[2], "DAeQuIL with moments of our own")
+    drawing.draw_gaps(axes[3], gaps, "Pendulum: demonstrations close the gap")
+    drawing.save(picture, path)
 
 
 def _table(rows: Rows, made: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
-    """The demo's numbers as they are kept, with what made them."""
+    """The header and rows of demo.csv, with command, versions, device and date."""
     header = ["task", "algorithm", "demonstrations", "seeds", "episodes"]
     header += [f"{what}_{which}" for what in ("expert", "learner", "gap") for which in ("mean", "low", "high")]
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
@@ -97,6 +121,6 @@ def _table(rows: Rows, made: dict[str, Any]) -> tuple[list[str], list[list[objec
 
 
 def _is_demo(path: Path) -> bool:
-    """Whether an earlier demo wrote this directory, so that it may be replaced."""
+    """Whether an earlier demo wrote this directory, so that it can be replaced."""
     mark = path / "demo.json"
     return mark.is_file() and json.loads(mark.read_text(encoding="utf-8")).get("made_by") == "understudy demo"

@@ -1,15 +1,13 @@
-"""`understudy expert train`: an expert for a task of one's own, see `expert_training`."""
+"""`understudy expert train`: train an expert by reinforcement learning (`train.expert`)."""
 
 import os
 import sys
 from pathlib import Path
-from typing import Literal
-
-from tyro.conf import Positional
+from typing import Annotated, Literal
 
 from understudy.core import display
 from understudy.core.errors import SettingError
-from understudy.core.options import Path_
+from understudy.core.options import EnvArgument, Path_, default
 from understudy.core.statistics import interval
 from understudy.envs import JAX_ENVIRONMENTS, make
 from understudy.rl.base import RLPlayer
@@ -23,44 +21,44 @@ _SAC, _PPO, _SOFT_Q = SAC(), PPO(), SoftQ()
 
 
 def train_command(
-    env: Positional[str],
-    player: Literal["sac", "ppo", "soft-q"] | None = None,
+    env: EnvArgument,
+    player: Annotated[
+        Literal["sac", "ppo", "soft-q"] | None, default("sac for continuous actions, ppo for discrete ones")
+    ] = None,
     steps: int = 100_000,
     seeds: int = 3,
-    envs: int | None = None,
-    frequency: int | None = None,
+    envs: Annotated[int | None, default("8 for ppo, else 1")] = None,
+    frequency: Annotated[int | None, default("2,048 for ppo, else one per gradient step")] = None,
     batch_size: int = 256,
-    random_steps: int | None = None,
-    history: int | None = None,
+    random_steps: Annotated[int | None, default("0 for ppo, else 1,000 or a tenth of the steps")] = None,
+    buffer_size: Annotated[int | None, default("all steps")] = None,
     truncation_is_terminal: bool = False,
     staleness: int = 0,
-    workers: int | None = None,
+    workers: Annotated[int | None, default("chosen by the cost of a step")] = None,
     evaluate: int = EPISODES,
-    out: Path_ = None,
+    out: Annotated[Path_, default("experts/ENV")] = None,
     sac: SAC = _SAC,
     ppo: PPO = _PPO,
     soft_q: SoftQ = _SOFT_Q,
 ) -> None:
-    """Train an expert on the environment's own reward, and keep the best of its seeds.
-
-    Interrupted, or killed, the same command goes on.
+    """Train an expert on the task reward, and save the best seed's policy. Rerun the command to resume.
 
     Args:
-        env: The environment.
-        player: Who learns. Default: sac for continuous actions, ppo for discrete ones.
-        steps: Environment steps of each seed.
-        seeds: Seeds to train, 0 to N-1, in one program.
-        envs: Environments of a seed that step together. Default: 8 for ppo, 1 for the others.
-        frequency: Environment steps of a seed between updates. Default: 2,048 for ppo, a step for each gradient step of
-            the others.
-        batch_size: Steps in a minibatch that sac and soft-q draw from what they remember.
-        random_steps: Steps at the start that take any action. Default: 1,000 or a tenth of the steps; none for ppo.
-        history: Steps that sac and soft-q remember. Default: all.
-        truncation_is_terminal: Take time limits for ends.
-        staleness: Updates that the policy that plays is behind in Gymnasium; 1 steps and learns at once, which is faster.
-        workers: Processes for schedule Gymnasium environments; 0: none but this one. Default: as many as pay.
-        evaluate: Episodes by which a seed is chosen, and as many again by which it is scored.
-        out: The expert's directory. Default: experts/ENV.
+        env: Environment.
+        player: RL algorithm.
+        steps: Environment steps per seed.
+        seeds: Number of seeds, 0 to N-1, trained in one program.
+        envs: Parallel environments per seed.
+        frequency: Environment steps per seed between updates.
+        batch_size: Minibatch size of sac and soft-q.
+        random_steps: Random exploration steps at the start.
+        buffer_size: Replay buffer size of sac and soft-q, in steps per seed.
+        truncation_is_terminal: Treat truncation as termination.
+        staleness: Updates by which the acting policy lags the learner in Gymnasium. 1 steps and learns in parallel,
+            which is faster.
+        workers: Worker processes that step a Gymnasium environment; 0: this process.
+        evaluate: Episodes to select the best seed, and as many fresh ones to score it.
+        out: Directory of the expert.
         sac: Settings of sac.
         ppo: Settings of ppo.
         soft_q: Settings of soft-q.
@@ -68,8 +66,8 @@ def train_command(
     path = str(Path(out or f"experts/{env}"))
     chosen = _player(env, player, {"sac": sac, "ppo": ppo, "soft-q": soft_q})
     if os.path.exists(f"{path}{CHECKPOINT}"):
-        anew = "" if env in JAX_ENVIRONMENTS else f"; episodes of {env} begin anew"
-        print(f"Going on from {path}{CHECKPOINT}{anew}", file=sys.stderr)
+        note = "" if env in JAX_ENVIRONMENTS else f"; {env} starts new episodes"
+        print(f"Resuming from {path}{CHECKPOINT}{note}", file=sys.stderr)
     try:
         with display.progress_bar(f"{type(chosen).__name__} in {env}") as report:
             trained = train_expert(
@@ -85,30 +83,30 @@ def train_command(
                 frequency=frequency,
                 batch_size=batch_size,
                 random_steps=random_steps,
-                history=history,
+                buffer_size=buffer_size,
                 truncation_is_terminal=truncation_is_terminal,
                 staleness=staleness,
             )
     except KeyboardInterrupt:
         if os.path.exists(f"{path}{CHECKPOINT}"):
-            raise KeyboardInterrupt("training keeps its place; the same command goes on from there") from None
+            raise KeyboardInterrupt("the checkpoint is kept; rerun the same command to resume") from None
         raise
     rows = [
-        (seed, interval(sample), "chosen" if seed == trained.card["seed"] else "")
-        for seed, sample in trained.tried.items()
+        (seed, interval(returns), "selected" if seed == trained.card["seed"] else "")
+        for seed, returns in trained.candidates.items()
     ]
-    title = f"{type(chosen).__name__} in {env}: mean ± 95% interval, {evaluate} episodes each, without chance"
+    title = f"{type(chosen).__name__} in {env}: mean ± 95% interval, {evaluate} deterministic episodes per seed"
     display.show((">seed", ">return", ""), rows, title)
-    print(f"\nThe chosen one, in {evaluate} fresh episodes: {interval(trained.score)}. Kept in {path}")
-    print(f"Demonstrations: understudy demos collect {env} --expert {path} --out FILE")
+    print(f"\nReturn of the selected seed in {evaluate} fresh episodes: {interval(trained.score)}. Saved in {path}")
+    print(f"To record demonstrations: understudy demos record {env} --expert {path} --out FILE")
 
 
-def _player(env: str, name: str | None, offered: dict[str, RLPlayer]) -> RLPlayer:
-    """The one that is named, or that fits the environment's actions; settings of another are a mistake."""
+def _player(env: str, name: str | None, players: dict[str, RLPlayer]) -> RLPlayer:
+    """The named player, or the default one for the environment; settings of other players are refused."""
     if name is None:
-        fits = type(default_player(make(env)))
-        name = next(one for one, player in offered.items() if isinstance(player, fits))
-    for one, player in offered.items():
+        default = type(default_player(make(env)))
+        name = next(one for one, player in players.items() if isinstance(player, default))
+    for one, player in players.items():
         if one != name and player != type(player)():
-            raise SettingError(f"settings of {one} were given, but {name} learns in {env}: pass --player {one}")
-    return offered[name]
+            raise SettingError(f"--{one} options were given, but {name} trains in {env}: pass --player {one}")
+    return players[name]

@@ -1,75 +1,100 @@
-"""The command line: from words to a function of `commands`, and from errors to one line."""
+"""The entry point of the command line: the table of commands, and one line for each error.
 
-import dataclasses
+`COMMANDS` holds a help line and an import path for each command. tyro parses the words; only the module of the chosen
+command is imported, so that `understudy --help` is quick.
+"""
+
+import importlib
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import tyro
 from rich.console import Console
 from rich.markup import escape
 
-from understudy.algorithms import ALGORITHMS, find
-from understudy.cli import commands, expert_commands, study_commands
-from understudy.core.errors import SettingError, UnderstudyError, unknown
+from understudy.core.errors import UnderstudyError, unknown
 from understudy.core.version import __version__
-from understudy.game import DEFAULT
-from understudy.paper import (
-    reproduce,
-    reproduce_ablation,
-    reproduce_forest,
-    reproduce_lander,
-    reproduce_reward,
-    reproduce_survival,
-    reproduce_tables,
-)
-from understudy.paper import theory_command as theory
-from understudy.train import resuming
 
-COMMANDS: dict[str, tuple[str, Callable[..., Any] | None]] = {
-    "algorithms": ("the taxonomy of algorithms", commands.algorithms),
-    "envs": ("the environments that can be named", commands.envs),
-    "train": ("learn policies: understudy train ALGORITHM --demos FILE", None),
-    "evaluate": ("play a run's policies and measure the gap to the expert", commands.evaluate),
-    "demos inspect": ("show what a file of demonstrations holds", commands.inspect),
-    "demos collect": ("record an expert's episodes", commands.collect_command),
-    "expert train": ("learn a task by its own reward, and keep an expert", expert_commands.train_command),
-    "reproduce off-q": ("the paper's offline figure, with its points beside ours", reproduce.reproduce_off_q),
-    "reproduce reward": (
-        "the paper's online figure: AdRIL, SQIL and GAIL by environment steps",
-        reproduce_reward.reproduce_reward,
-    ),
-    "reproduce balanced": ("AdRIL's two ways of sampling, on Ant", reproduce_reward.reproduce_balanced),
-    "reproduce f-frequency": ("AdRIL by how often its f moves", reproduce_reward.reproduce_f_frequency),
-    "reproduce ablation": (
-        "what AdRIL's stability rests on, and where its episodes fail",
-        reproduce_ablation.reproduce_ablation,
-    ),
-    "reproduce bc-table": ("the paper's table of experts and clones", reproduce.reproduce_bc_table),
-    "reproduce forest": ("the paper's forest: DAgger's crash, DAeQuIL's flights", reproduce_forest.reproduce_forest),
-    "reproduce lander": ("the paper's LunarLander figure, by round", reproduce_lander.reproduce_lander),
-    "reproduce survival": (
-        "absorbing states, and none, on CartPole with an expert that soon drops the pole",
-        reproduce_survival.reproduce_survival,
-    ),
-    "reproduce tables": ("the page of stored results beside the paper's, anew", reproduce_tables.reproduce_tables),
-    "study run": ("these algorithms, tasks, data sizes and seeds: what is missing of them", study_commands.run_command),
-    "study status": ("how far a study is", study_commands.status_command),
-    "study report": ("a page, figures and tables of a study", study_commands.report_command),
-    "theory": ("the paper's bounds and equilibria, computed on finite MDPs", theory.theory_command),
-    "demo": ("learn from bundled demonstrations and draw a picture", commands.demo_command),
+GROUPS = {
+    "demos": "Inspect or record demonstrations.",
+    "expert": "Train an expert for a task.",
+    "reproduce": "Reproduce a figure or table of the paper.",
+    "study": "Run a study, show its progress, write its report.",
 }
+COMMANDS = {
+    "algorithms": ("List the algorithms: moments, needs, guarantees.", "understudy.cli.commands:algorithms"),
+    "envs": ("List the environments, with their bundled data and experts.", "understudy.cli.commands:envs"),
+    "train": ("Train policies: understudy train ALGORITHM --demos FILE.", "understudy.cli.train_command:train"),
+    "evaluate": (
+        "Evaluate a run's policies and print the gap to the expert.",
+        "understudy.cli.commands:evaluate_command",
+    ),
+    "demos inspect": ("Check a file of demonstrations and show its contents.", "understudy.cli.commands:inspect"),
+    "demos record": ("Record episodes of an expert.", "understudy.cli.commands:record_command"),
+    "expert train": (
+        "Train an expert by reinforcement learning on the task reward.",
+        "understudy.cli.expert_commands:train_command",
+    ),
+    "reproduce off-q": ("The offline figure.", "understudy.paper.off_q:reproduce_off_q"),
+    "reproduce reward": (
+        "The online figure: AdRIL, SQIL and GAIL by environment steps.",
+        "understudy.paper.reward:reproduce_reward",
+    ),
+    "reproduce balanced": (
+        "AdRIL with balanced and with proportional sampling, on Ant.",
+        "understudy.paper.balanced:reproduce_balanced",
+    ),
+    "reproduce f-frequency": (
+        "AdRIL with different numbers of steps between updates of f.",
+        "understudy.paper.f_frequency:reproduce_f_frequency",
+    ),
+    "reproduce ablation": (
+        "Ablation of AdRIL's settings, and the episodes in which it fails.",
+        "understudy.paper.ablation:reproduce_ablation",
+    ),
+    "reproduce bc-table": (
+        "The table of experts and behavioral cloning.",
+        "understudy.paper.bc_table:reproduce_bc_table",
+    ),
+    "reproduce forest": (
+        "The forest figure: DAgger crashes, DAeQuIL does not.",
+        "understudy.paper.forest:reproduce_forest",
+    ),
+    "reproduce lander": (
+        "The LunarLander figure, by round.",
+        "understudy.paper.lander:reproduce_lander",
+    ),
+    "reproduce survival": (
+        "CartPole with and without absorbing states, with an expert that soon drops the pole.",
+        "understudy.paper.survival:reproduce_survival",
+    ),
+    "study run": (
+        "Run a study; rerun to resume, or in a second terminal to share the work.",
+        "understudy.cli.study_commands:run_command",
+    ),
+    "study status": ("Show the progress of a study.", "understudy.cli.study_commands:status_command"),
+    "study report": (
+        "Write a study's report: a page, figures and tables.",
+        "understudy.cli.study_commands:report_command",
+    ),
+    "theory": (
+        "Compute the paper's bounds and equilibria on finite MDPs.",
+        "understudy.paper.theory.command:theory_command",
+    ),
+    "demo": ("Train on bundled demonstrations and draw a figure.", "understudy.cli.demo:demo_command"),
+}
+ABOUT = "Imitation learning by moment matching."
 
 
 def main() -> None:
-    """The entry point: 0 for success, 2 for a mistake the user can mend, 130 for an interruption."""
+    """Run the command in `sys.argv` and exit: 0 for success, 2 for a user's mistake, 130 for an interruption."""
     try:
-        sys.exit(_dispatch(sys.argv[1:]))
+        sys.exit(run_command(sys.argv[1:]))
     except UnderstudyError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+    except BrokenPipeError:  # the reader of standard output has closed it, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
@@ -80,75 +105,58 @@ def main() -> None:
         sys.exit(130)
 
 
-def _dispatch(words: list[str]) -> int:
-    if words[:1] in ([], ["-h"], ["--help"], ["help"]):
-        _help()
-        return 0
-    if words[0] in ("--version", "version"):
+def run_command(words: Sequence[str]) -> int:
+    """Run one command, given as the words after `understudy`; return the exit status."""
+    words = list(words)
+    if words[:1] in (["--version"], ["version"]):
         print(f"understudy {__version__}")
         return 0
-    group = next((name.split()[0] for name in COMMANDS if name.startswith(f"{words[0]} ")), None)
-    if group is not None and words[1:2] in ([], ["-h"], ["--help"]):
-        _help(group)
-        return 0
-    length = 1 if group is None else 2
+    if words in ([], ["help"], ["-h"]) or (len(words) == 1 and words[0] in GROUPS):
+        words = [*(word for word in words if word in GROUPS), "--help"]
+    name = _name(words)
+    if name == "train":  # its options depend on the algorithm
+        status: int = load(COMMANDS[name][1])(words[1:])
+        return status
+    _app(name).cli(prog="understudy", description=ABOUT, args=words)
+    return 0
+
+
+def _name(words: list[str]) -> str | None:
+    """The command that the words begin with; None where they ask for a list of commands."""
+    group = f"{words[0]} " if words[0] in GROUPS else ""
+    length = 2 if group else 1
+    if words[length - 1].startswith("-"):
+        return None
     name = " ".join(words[:length])
-    if name not in COMMANDS:
-        raise unknown("command", name, COMMANDS, "`understudy --help` lists them.")
-    _, function = COMMANDS[name]
-    if function is not None:
-        tyro.cli(function, args=words[length:], prog=f"understudy {name}")
-        return 0
-    if len(words) < 2 or words[1] in ("-h", "--help"):
-        print("usage: understudy train ALGORITHM [options]\n       understudy train --resume DIR\n")
-        print(f"ALGORITHM is one of {', '.join(ALGORITHMS)}. `understudy train ALGORITHM --help` shows its settings.")
-        print("--resume goes on with the run of --out DIR, with its own settings, after it was killed or interrupted.")
-        return 0
-    if not resuming.asked(words[1:]):
-        return _train(words[1:])
-    resumed = resuming.resumed(words[1:])
-    return 0 if resumed is None else _train(*resumed)
+    known = [command for command in COMMANDS if command.startswith(group)]
+    if name not in known:
+        raise unknown("command", name, known, f"`understudy {group}--help` lists them.")
+    return name
 
 
-def _train(words: list[str], out: str | None = None) -> int:
-    """`understudy train` and these words; `out` is where its run is now, if not where they say."""
-    algorithm = find(words[0])
-    rest, preset = _preset(words[1:])
-    default = algorithm.preset(preset)
-    arguments: Any = dataclasses.make_dataclass(
-        "Arguments",
-        [
-            ("options", Annotated[commands.Train, tyro.conf.arg(name="")]),
-            (
-                "algorithm",
-                Annotated[algorithm, tyro.conf.arg(name="")],
-                dataclasses.field(default_factory=lambda: default),
-            ),
-        ],
-    )
-    named = f" Named settings: --preset {' or '.join(algorithm.presets)}." if algorithm.presets else ""
-    arguments.__doc__ = f"{algorithm.__doc__}{named}"
-    parsed = tyro.cli(arguments, args=rest, prog=f"understudy train {words[0]}")
-    options = parsed.options if out is None else dataclasses.replace(parsed.options, out=out)
-    return commands.train(parsed.algorithm, options, words)
+def _app(chosen: str | None) -> Any:
+    """All commands as tyro's subcommands; only the chosen one has its options."""
+    from tyro.extras import SubcommandApp
+
+    app, groups = SubcommandApp(), dict[str, SubcommandApp]()
+    for name, (about, path) in COMMANDS.items():
+        *group, last = name.split()
+        parent = app
+        if group:
+            if group[0] not in groups:
+                groups[group[0]] = app.command(SubcommandApp(), name=group[0], help=GROUPS[group[0]])
+            parent = groups[group[0]]
+        if name == chosen:
+            parent.command(load(path), name=last)
+        else:
+            parent.command(_no_options, name=last, help=about)
+    return app
 
 
-def _preset(words: list[str]) -> tuple[list[str], str]:
-    """The words without --preset NAME, and the name: it decides the defaults of all other settings."""
-    for index, word in enumerate(words):
-        if word.startswith("--preset="):
-            return words[:index] + words[index + 1 :], word.removeprefix("--preset=")
-        if word == "--preset":
-            if index + 1 == len(words):
-                raise SettingError("--preset needs a name")
-            return words[:index] + words[index + 2 :], words[index + 1]
-    return words, DEFAULT
+def _no_options() -> None: ...
 
 
-def _help(prefix: str = "") -> None:
-    print("usage: understudy COMMAND [options]\n\nImitation learning by moment matching.\n")
-    width = max(map(len, COMMANDS)) + 2
-    for name, (about, _) in COMMANDS.items():
-        if name.startswith(prefix):
-            print(f"  {name:<{width}}{about}")
-    print("\n`understudy COMMAND --help` shows its options.")
+def load(path: str) -> Callable[..., Any]:
+    """The function at an import path, "module:function"."""
+    module, function = path.split(":")
+    return getattr(importlib.import_module(module), function)

@@ -1,4 +1,4 @@
-"""What a person sees in the terminal: progress, tables, one-line notes. Where nobody watches, a line now and then."""
+"""Terminal output: progress bars, tables and notes. Without a terminal, a progress line once a minute."""
 
 import sys
 import time
@@ -13,26 +13,26 @@ from rich.text import Text
 from understudy.core.progress import Progress as Report
 
 LOG_EVERY = 60.0
-"""Seconds from one line of a log to the next."""
+"""Seconds between progress lines, without a terminal."""
 
 
 def console() -> Console:
-    """Standard output; tables keep their full width when it is not a terminal."""
+    """A console on standard output. Without a terminal it is wide enough for the tables."""
     return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160)
 
 
 def working(title: str) -> AbstractContextManager[object]:
-    """A spinner, on a terminal; nothing elsewhere."""
+    """A spinner with a title on a terminal; nothing otherwise."""
     terminal = Console(stderr=True)
     return terminal.status(title) if terminal.is_terminal else nullcontext()
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Report]:
-    """A live bar with the metrics and the time left, on a terminal; elsewhere, a line a minute for a log."""
+    """A progress bar with metrics and the remaining time on a terminal; a line once a minute otherwise."""
     terminal = Console(stderr=True)
     if not terminal.is_terminal:
-        yield _log(title)
+        yield _progress_lines(title)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -47,40 +47,40 @@ def progress_bar(title: str) -> Iterator[Report]:
         task = bar.add_task(title, total=None, metrics="starting")
 
         def report(done: int, total: int, metrics: dict[str, float]) -> None:
-            bar.update(task, completed=done, total=total, metrics=_shown(metrics))
+            bar.update(task, completed=done, total=total, metrics=_formatted(metrics))
 
         yield report
 
 
 def note(text: str) -> None:
-    """A line for a log, where nobody watches a bar."""
+    """Print a line on standard error, if it is not a terminal, where the progress bar says the same."""
     if not Console(stderr=True).is_terminal:
         print(text, file=sys.stderr, flush=True)
 
 
-def _log(title: str) -> Report:
-    told = time.monotonic()
+def _progress_lines(title: str) -> Report:
+    printed = time.monotonic()
 
     def report(done: int, total: int, metrics: dict[str, float]) -> None:
-        nonlocal told
-        if time.monotonic() - told >= LOG_EVERY:
-            told = time.monotonic()
-            print(f"{title}: {done} of {total}  {_shown(metrics)}", file=sys.stderr, flush=True)
+        nonlocal printed
+        if time.monotonic() - printed >= LOG_EVERY:
+            printed = time.monotonic()
+            print(f"{title}: {done} of {total}  {_formatted(metrics)}", file=sys.stderr, flush=True)
 
     return report
 
 
-def _shown(metrics: dict[str, float]) -> str:
+def _formatted(metrics: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
 
 
 def show(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """Print a table; columns of numbers, marked by a leading '>' in the header, are set flush right."""
-    made = Table(header_style="bold", box=None, pad_edge=False, show_header=any(headers))
+    """Print a table. Columns whose header starts with '>' are right-aligned."""
+    table = Table(header_style="bold", box=None, pad_edge=False, show_header=any(headers))
     for header in headers:
-        made.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left", overflow="fold")
+        table.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))
     if title is not None:
         print(title, flush=True)
-    console().print(made)
+    console().print(table)

@@ -1,8 +1,17 @@
 """Types of command-line options that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
+from tyro.conf import Positional
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
+EnvArgument = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
+FileArgument = Annotated[Positional[str], tyro.conf.arg(metavar="FILE")]
+RunArgument = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]
+
+
+def default(text: str) -> Any:
+    """An annotation that describes an option's default in its help, in place of the value: `(default: text)`."""
+    return tyro.conf.arg(help_behavior_hint=f"(default: {text})")

@@ -1,18 +1,18 @@
-"""Experts of our own: a player of `rl` learns a task by the environment's own reward, and the best seed is kept.
+"""Train an expert: a player of `rl` learns on the task reward, and the best seed is saved.
 
-    1. train a policy for each seed (`rl.learn`)
-    2. play each of them without chance, and choose the seed of the highest mean return
-    3. play the chosen one in as many fresh episodes: that is what the card says it returns
+    1. train a policy for each seed (`train.learn`)
+    2. evaluate each policy deterministically, and select the seed with the highest mean return
+    3. evaluate the selected policy in as many fresh episodes: the score in its card
 
-Line 3 is there since the best of several means is too high: the choice has looked at those episodes.
+Line 3 is needed because the maximum of several means is biased upwards.
 
-    OUT/policy.npz     the policy as it was trained, chance included (`Actor.save`)
-    OUT/weights.npz    what it does without chance, as plain weights (`weights`), where it is a plain network
-    OUT/card.json      command, seed, versions, settings, learning curve, return with its spread, how it was chosen
-    OUT/curve.csv      a line for each seed and round of training
+    OUT/policy.npz     the stochastic policy (`Actor.save`)
+    OUT/weights.npz    the deterministic policy as plain weights (`experts.weights`), if it is a plain network
+    OUT/card.json      command, seed, versions, settings, learning curve, score, selection
+    OUT/curve.csv      a row for each seed and round of training
 
-The directory is complete or absent. Until it is there, training keeps its place beside it, and the same call goes on
-from that after an interruption or kill -9: in a JAX environment to the same policy, in Gymnasium with new episodes.
+The directory is written atomically. Until then there is a checkpoint next to it, and the same call resumes after an
+interruption or kill -9: in a JAX environment with the same result, in Gymnasium with new episodes.
 """
 
 import os
@@ -38,24 +38,24 @@ from understudy.rl.sac import SAC
 from understudy.train.checkpoints import CHECKPOINT
 from understudy.train.learn import Learned, learn
 from understudy.train.results import write_csv
-from understudy.train.resuming import forget
+from understudy.train.resuming import clean_up
 
 EPISODES = 25
-CHOOSING, SCORING = 0, 1
-"""Seeds of the episodes by which one is chosen, and of those by which it is scored."""
+SELECTION_SEED, SCORING_SEED = 0, 1
+"""Seeds of the episodes of line 2 and of line 3."""
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The seed that was chosen."""
+class TrainedExpert:
+    """The policy of the selected seed."""
 
     actor: Actor
     card: dict[str, Any]
-    """As in card.json."""
+    """The contents of card.json."""
     score: Sample
-    """Its return on fresh episodes."""
-    tried: dict[int, Sample]
-    """Every seed's return on the episodes that the choice went by."""
+    """Its return in fresh episodes."""
+    candidates: dict[int, Sample]
+    """The return of each seed in the episodes of the selection."""
 
 
 def default_player(env: Environment | GymnasiumEnvironment) -> RLPlayer:
@@ -73,12 +73,12 @@ def train_expert(
     workers: int | None = None,
     progress: Progress | None = None,
     **settings: Any,
-) -> Trained:
-    """Train an expert for an environment and keep it in the directory `out`.
+) -> TrainedExpert:
+    """Train an expert for an environment and save it in the directory `out`.
 
-    `episodes` are played by each seed's policy for the choice, and by the chosen one again for its score. `settings`
-    are those of `rl.learn`: envs, frequency, batch_size, random_steps, ... Ctrl-C ends training at the end of a round,
-    keeps its place, and raises KeyboardInterrupt.
+    `episodes` is the number of episodes to evaluate each seed for the selection, and to score the selected one.
+    `settings` are those of `learn`: envs, frequency, batch_size, random_steps, ... Ctrl-C ends training at the end of a
+    round, writes a checkpoint, and raises KeyboardInterrupt.
     """
     check_whole(1, episodes=episodes)
     check_free(out)
@@ -95,44 +95,44 @@ def train_expert(
     )
     if learned.interrupted:
         raise KeyboardInterrupt
-    tried = _tried(learned, episodes, workers or 1)
-    seed = max(tried, key=lambda seed: tried[seed].mean)
-    chosen = learned.policies[learned.seeds.index(seed)]
-    score = Sample.of(evaluate([chosen], made, episodes, SCORING).returns[0])
-    trained = Trained(chosen, _card(learned, tried, seed, score), score, tried)
+    candidates = _candidates(learned, episodes, workers or 1)
+    seed = max(candidates, key=lambda seed: candidates[seed].mean)
+    selected = learned.policies[learned.seeds.index(seed)]
+    score = Sample.of(evaluate([selected], made, episodes, SCORING_SEED).returns[0])
+    trained = TrainedExpert(selected, _card(learned, candidates, seed, score), score, candidates)
     _save(trained, learned, out)
-    forget(str(out))
+    clean_up(str(out))
     return trained
 
 
-def _tried(learned: Learned, episodes: int, workers: int) -> dict[int, Sample]:
-    """Line 2: the returns of the seeds that came to their end."""
-    whole = [i for i, status in enumerate(learned.statuses) if not status.startswith("diverged")]
-    if not whole:
+def _candidates(learned: Learned, episodes: int, workers: int) -> dict[int, Sample]:
+    """Line 2: the returns of the seeds that did not diverge."""
+    finite = [i for i, status in enumerate(learned.statuses) if not status.startswith("diverged")]
+    if not finite:
         raise DivergedError(f"every seed {learned.statuses[0]}: lower the learning rate")
-    policies = [learned.policies[i] for i in whole]
-    played = evaluate(policies, learned.env, episodes, CHOOSING, workers=workers).returns
-    return {learned.seeds[i]: Sample.of(returns) for i, returns in zip(whole, played, strict=True)}
+    policies = [learned.policies[i] for i in finite]
+    evaluated = evaluate(policies, learned.env, episodes, SELECTION_SEED, workers=workers).returns
+    return {learned.seeds[i]: Sample.of(returns) for i, returns in zip(finite, evaluated, strict=True)}
 
 
-def _card(learned: Learned, tried: dict[int, Sample], seed: int, score: Sample) -> dict[str, Any]:
+def _card(learned: Learned, candidates: dict[int, Sample], seed: int, score: Sample) -> dict[str, Any]:
     config = dict(learned.config)
-    command = re.sub(r" --out[ =]\S+", "", config.pop("command"))  # where it was kept is of no use elsewhere
-    if len(tried) > 1:
-        chosen = (
-            f"the best of {len(tried)} seeds by the mean return of {score.size} episodes each, without chance, "
-            f"then scored again on {score.size} fresh ones"
+    command = re.sub(r" --out[ =]\S+", "", config.pop("command"))  # a path on this machine
+    if len(candidates) > 1:
+        selection = (
+            f"the best of {len(candidates)} seeds by the mean return of {score.size} deterministic episodes each, "
+            f"scored in {score.size} fresh ones"
         )
     else:
-        chosen = f"the only seed, scored on {score.size} fresh episodes, without chance"
+        selection = f"the only seed, scored in {score.size} fresh deterministic episodes"
     index = learned.seeds.index(seed)
     return {
         "env": config.pop("env"),
         "command": command,
         "seed": seed,
-        "chosen": chosen,
+        "selection": selection,
         "return": {"mean": _plain(score.mean), "std": _plain(score.std), "episodes": score.size},
-        "tried": {str(one): _plain(sample.mean) for one, sample in tried.items()},
+        "candidates": {str(one): _plain(sample.mean) for one, sample in candidates.items()},
         **config,
         "spec": describe_spec(learned.env.spec),
         "curve": {
@@ -142,25 +142,25 @@ def _card(learned: Learned, tried: dict[int, Sample], seed: int, score: Sample) 
     }
 
 
-def _save(trained: Trained, learned: Learned, out: str | os.PathLike[str]) -> None:
+def _save(trained: TrainedExpert, learned: Learned, out: str | os.PathLike[str]) -> None:
     names = [name for name in learned.metrics if name != "env_steps"]
-    with whole_directory(out) as beside:
-        trained.actor.save(beside / POLICY)
+    with whole_directory(out) as partial:
+        trained.actor.save(partial / POLICY)
         weights = plain_weights(trained.actor)
         if weights is not None:
-            write_npz(beside / "weights.npz", weights)
-        write_json(beside / "card.json", trained.card)
+            write_npz(partial / "weights.npz", weights)
+        write_json(partial / "card.json", trained.card)
         write_csv(
-            beside / "curve.csv",
+            partial / "curve.csv",
             ["seed", "env_steps", *names],
             (
-                [seed, int(taken), *(float(learned.metrics[name][i, round_]) for name in names)]
+                [seed, int(steps), *(float(learned.metrics[name][i, round_]) for name in names)]
                 for i, seed in enumerate(learned.seeds)
-                for round_, taken in enumerate(learned.metrics["env_steps"][i])
+                for round_, steps in enumerate(learned.metrics["env_steps"][i])
             ),
         )
 
 
 def _plain(number: float) -> float | None:
-    """As JSON takes it: none where no episode ended."""
+    """A JSON number: null where no episode ended."""
     return round(float(number), 3) if np.isfinite(number) else None

@@ -1,14 +1,14 @@
-"""A player by itself: trained on the environment's own reward, without demonstrations, for experts and for comparison.
+"""Reinforcement learning: train a player of `rl` on the task reward, for experts and for comparison.
 
-It goes through the same loop as every imitation (`run.train`). In a game a step's reward is −f; here it is what the
-environment paid for it:
+`us.learn(us.rl.SAC(), env, steps=...)` runs the same training loop as imitation (`train.loop`). In imitation the reward
+of a step is −f; here it is the environment's:
 
-    1. for each turn: play some steps, D ← D ∪ D'
-    2.     π improves on D (SAC, SoftQ) or on D' alone (PPO), rewards being the environment's
+    1. for each update: collect some steps, D ← D ∪ D'
+    2.     π improves on D (SAC, SoftQ) or on D' alone (PPO), with the environment's rewards
 
-Actions are mapped to [-1, 1], and observations are left as they are: there are no demonstrations to standardise them
-with, and statistics that move while a policy learns would move the policy. A time limit cuts the record and not the
-task: the value of the state after it counts, unless `truncation_is_terminal` says otherwise.
+Actions are mapped to [-1, 1]. Observations are not normalized: there are no demonstrations to compute statistics from,
+and statistics that change during training would change the policy. A truncated episode bootstraps from the value of its
+last state, unless `truncation_is_terminal` is set.
 """
 
 import json
@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from understudy.collect.choose import collector_for
 from understudy.core.errors import SettingError, SpecError, check_kind, check_whole
 from understudy.core.progress import Progress
 from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, Transition
@@ -35,14 +36,13 @@ from understudy.policies.actor import Actor
 from understudy.policies.normalization import Normalization
 from understudy.rl.base import Batch, Experience, PlayerState, RLPlayer, make_batch, update_when_ready
 from understudy.rl.ppo import PPO
-from understudy.train import loop as run
+from understudy.train import loop
 from understudy.train.checkpoints import Checkpoint
-from understudy.collect.choose import collector_for
 from understudy.train.imitate import as_seeds
 from understudy.train.results import hyperparameters, provenance
 
 ROUNDS = 20
-"""A training call is cut into about so many rounds: lines of its history, and places to go on from."""
+"""Rounds of a training call, roughly: each is a row of the metrics, and can be resumed from."""
 
 
 class TaskRewardState(NamedTuple):
@@ -51,7 +51,7 @@ class TaskRewardState(NamedTuple):
 
 
 class TaskReward(Algorithm):
-    """Reinforcement learning as the loop sees it. It is no imitation, and so not among the algorithms."""
+    """Reinforcement learning as an `Algorithm`, so that the training loop can run it. It imitates nobody."""
 
     card: ClassVar[Card] = Card(
         name="rl",
@@ -67,31 +67,29 @@ class TaskReward(Algorithm):
     player: RLPlayer
     rounds: int = eqx.field(static=True)
     round_steps: int = eqx.field(static=True)
-    """Environment steps of a run in a round, whole turns."""
+    """Environment steps of a run per round, a multiple of `frequency`."""
     frequency: int = eqx.field(static=True)
-    """Environment steps of a run in a turn, between updates."""
+    """Environment steps of a run between updates."""
     envs: int = eqx.field(static=True)
-    """Environments of a run that step together."""
+    """Parallel environments of a run."""
     batch_size: int = eqx.field(static=True)
-    """Steps in a minibatch that is drawn from the history."""
+    """Minibatch size."""
     random_steps: int = eqx.field(static=True)
-    """Steps at the start that take any action; nothing is learned in turns with no others."""
+    """Random exploration steps at the start; updates that follow only random steps are skipped."""
     buffer_size: int | None = eqx.field(static=True)
-    """Steps of a run that are remembered; none: all."""
+    """Replay buffer size of a run, in steps; None: all steps."""
     truncation_is_terminal: bool = eqx.field(static=True)
-    """Time limits are taken for ends: nothing follows them."""
+    """Treat truncation as termination: do not bootstrap from a truncated episode's last state."""
     staleness: int = eqx.field(static=True)
-    """Updates that the policy that plays is behind, in a Gymnasium environment."""
+    """Updates by which the acting policy lags the learner, in a Gymnasium environment."""
 
     def __check_init__(self) -> None:
         check_kind(RLPlayer, player=self.player)
         check_whole(1, batch_size=self.batch_size)
         if isinstance(self.player, PPO) and (self.random_steps or self.staleness):
-            raise SettingError(
-                f"random_steps is {self.random_steps} and staleness is {self.staleness}: PPO learns from the steps of the policy "
-                "as it is, so both must be 0"
-            )
-        _ = self.schedule  # which checks the rest
+            given = f"random_steps is {self.random_steps} and staleness is {self.staleness}"
+            raise SettingError(f"{given}: PPO is on-policy, so both must be 0")
+        _ = self.schedule  # checks the other settings
 
     @property
     def schedule(self) -> Schedule:
@@ -111,22 +109,22 @@ class TaskReward(Algorithm):
         )
 
     def update(self, state: TaskRewardState, data: RoundData, key: Key[Array, ""]) -> tuple[TaskRewardState, Info]:
-        played, rolled, schedule = data.replay, data.new_steps, self.schedule
-        assert played is not None
-        assert rolled is not None
+        replay, new_steps, schedule = data.replay, data.new_steps, self.schedule
+        assert replay is not None
+        assert new_steps is not None
 
-        def paid(steps: Transition, reward: Float[Array, "..."]) -> Batch:
+        def batch(steps: Transition, reward: Float[Array, "..."]) -> Batch:
             return make_batch(state.normalization.encode(steps), reward, self.truncation_is_terminal)
 
         def sample(k: Key[Array, ""]) -> Batch:
-            place = jax.random.randint(k, (self.batch_size,), 0, played.size)
-            return paid(jax.tree.map(lambda x: x[place], played.steps), played.reward[place])
+            rows = jax.random.randint(k, (self.batch_size,), 0, replay.size)
+            return batch(jax.tree.map(lambda x: x[rows], replay.steps), replay.reward[rows])
 
-        turn, turns = data.round * schedule.updates + data.update, self.rounds * schedule.updates
-        progress = (jnp.asarray(turn, jnp.float32) + 1) / turns
-        experience = Experience(sample, paid(rolled, jnp.asarray(data.task_reward)), rolled.last)
-        warm = schedule.random_steps_left(data.round, data.update) < schedule.steps_per_env
-        player, metrics = update_when_ready(self.player, state.player, experience, progress, warm, key)  # line 2
+        update, updates = data.round * schedule.updates + data.update, self.rounds * schedule.updates
+        progress = (jnp.asarray(update, jnp.float32) + 1) / updates
+        experience = Experience(sample, batch(new_steps, jnp.asarray(data.task_reward)), new_steps.last)
+        ready = schedule.random_steps_left(data.round, data.update) < schedule.steps_per_env
+        player, metrics = update_when_ready(self.player, state.player, experience, progress, ready, key)  # line 2
         return state._replace(player=player), Info(metrics)
 
     def policy(self, state: TaskRewardState) -> Policy:
@@ -135,16 +133,16 @@ class TaskReward(Algorithm):
 
 @dataclass(frozen=True)
 class Learned:
-    """The policies of a call of `learn`, one for each seed, and how they came to be."""
+    """What `learn` returns: a policy for each seed, the metrics, and the configuration."""
 
     config: dict[str, Any]
     seeds: list[int]
     policies: list[Actor]
-    """As they are at the end: no choice is made among rounds or seeds."""
+    """The policies after the last round: neither rounds nor seeds are selected."""
     metrics: dict[str, np.ndarray]
-    """name → (seeds, rounds). `return` is that of the episodes that were played on the way, exploring."""
+    """name → (seeds, rounds). `return` is the mean return of the training episodes, with exploration."""
     statuses: list[str]
-    """A few words a seed: finished, diverged, interrupted, and when."""
+    """How each seed ended: finished, diverged or interrupted, and in which round."""
     seconds: float
     interrupted: bool
     env: Environment | GymnasiumEnvironment
@@ -157,9 +155,9 @@ class Learned:
         workers: int = 1,
         progress: Progress | None = None,
     ) -> Evaluation:
-        """Returns of all policies without exploring; `env` defaults to where they learned."""
-        chosen = self.env if env is None else env
-        return evaluate(self.policies, chosen, episodes, seed, workers=workers, progress=progress)
+        """Evaluate all policies deterministically; `env` defaults to the training environment."""
+        env = self.env if env is None else env
+        return evaluate(self.policies, env, episodes, seed, workers=workers, progress=progress)
 
     def __repr__(self) -> str:
         return f"Learned({self.config['player']['class']} in {self.env.name}, seeds {self.seeds}, {self.statuses})"
@@ -180,23 +178,27 @@ def learn(
     staleness: int = 0,
     progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    visit: run.Visit | None = None,
+    visit: loop.Visit | None = None,
     workers: int | None = None,
 ) -> Learned:
-    """Train a player, such as `rl.SAC()`, on the environment's own reward.
+    """Train a player, such as `rl.SAC()`, on the task reward.
 
-    Each run takes `steps` environment steps, rounded up to whole rounds of `round_steps` (default: a twentieth of
-    them). `seeds=5` trains five policies in one compiled program, a list names the seeds; each steps in `envs`
-    environments. Between updates a run plays `frequency` steps, of all its environments together: by default as many
-    as SAC and SoftQ take gradient steps, in one environment, and for PPO 2,048 in eight. SAC and SoftQ take any actions
-    in their first `random_steps` (default: 1,000, or a tenth of `steps` where that is less), and learn from minibatches
-    of `batch_size` out of the last `buffer_size` steps (default: all); PPO uses neither, and remembers a turn. With
-    `truncation_is_terminal` a time limit counts as an end. `staleness`, `progress`, `checkpoint`, `visit` and `workers` are as in
-    `imitate`: with a checkpoint, the same call goes on after an interruption or a crash.
+    - `steps`: environment steps per run, rounded up to whole rounds of `round_steps` (default: a twentieth of them).
+    - `seeds`: the number of seeds, or a list of them; all are trained in one compiled program.
+    - `envs`: parallel environments per run (default: 8 for PPO, else 1).
+    - `frequency`: steps of a run between updates, over all its environments (default: 2,048 for PPO, else one per
+      gradient step).
+    - `batch_size`, `buffer_size`: minibatch size and replay buffer size of SAC and SoftQ (default: all steps). PPO uses
+      neither; it keeps the steps of one update.
+    - `random_steps`: random exploration steps at the start (default: 1,000, or a tenth of `steps` if that is less; 0
+      for PPO).
+    - `truncation_is_terminal`: treat truncation as termination.
+    - `staleness`, `progress`, `checkpoint`, `visit`, `workers`: as in `imitate`. With a checkpoint, the same call
+      resumes after an interruption or a crash.
     """
     made = make(env)
     if len(made.spec.obs_shape) != 1:
-        raise SpecError(f"{made.name} observes {made.spec.obs_shape}: players need a flat vector of numbers")
+        raise SpecError(f"{made.name} has observations of shape {made.spec.obs_shape}: a flat vector is needed")
     algorithm = _algorithm(
         player,
         steps,
@@ -210,19 +212,19 @@ def learn(
         staleness,
     )
     seed_list = as_seeds(seeds)
-    settings, kept = hyperparameters(algorithm), None
+    settings, saved = hyperparameters(algorithm), None
     if checkpoint is not None:
         task = (made.name, made.spec, made if isinstance(made, Environment) else None)
         identity = {"settings": json.dumps(settings), "environment": task, "seeds": seed_list}
-        kept = Checkpoint(checkpoint, identity)
+        saved = Checkpoint(checkpoint, identity)
     keys = jax.vmap(jax.random.key)(np.array(seed_list, np.uint32))
     collector = collector_for(algorithm, made, None, seed_list, workers)
-    nothing = _no_demonstrations(made.spec, len(seed_list))
-    trained = run.train(algorithm, made.spec, nothing, keys, collector, progress, kept, visit)
+    empty = _no_demonstrations(made.spec, len(seed_list))
+    trained = loop.train(algorithm, made.spec, empty, keys, collector, progress, saved, visit)
 
-    states, named = jax.device_get(trained.states), {"algorithm": type(player).__name__, "env": public_name(made)}
+    states, about = jax.device_get(trained.states), {"algorithm": type(player).__name__, "env": public_name(made)}
     policies = [
-        Actor(algorithm.policy(jax.tree.map(lambda x, i=i: x[i], states)), made.spec, {**named, "seed": seed})
+        Actor(algorithm.policy(jax.tree.map(lambda x, i=i: x[i], states)), made.spec, {**about, "seed": seed})
         for i, seed in enumerate(seed_list)
     ]
     config = {
@@ -251,7 +253,7 @@ def _algorithm(
     truncation_is_terminal: bool,
     staleness: int,
 ) -> TaskReward:
-    """With what was not said: what suits the player."""
+    """The algorithm, with the player's defaults for settings that are None."""
     check_kind(RLPlayer, player=player)
     check_whole(1, steps=steps)
     on_policy = isinstance(player, PPO)
@@ -259,22 +261,22 @@ def _algorithm(
         envs = 8 if on_policy else 1
     if frequency is None:
         check_whole(1, envs=envs)
-        least = 2048 if on_policy else player.gradient_steps
-        frequency = -(-least // envs) * envs
+        wanted = 2048 if on_policy else player.gradient_steps
+        frequency = -(-wanted // envs) * envs
     if random_steps is None:
         random_steps = 0 if on_policy else min(1000, steps // 10)
     if buffer_size is None and on_policy:
-        buffer_size = frequency  # a turn: it looks at nothing older
+        buffer_size = frequency  # PPO learns from the steps of one update
     check_whole(1, frequency=frequency)
-    turns = -(-steps // frequency)
+    updates = -(-steps // frequency)
     if round_steps is None:
-        round_steps = max(1, turns // ROUNDS) * frequency
+        round_steps = max(1, updates // ROUNDS) * frequency
     check_whole(1, round_steps=round_steps)
-    a_round = -(-round_steps // frequency)
+    updates_per_round = -(-round_steps // frequency)
     return TaskReward(
         player=player,
-        rounds=-(-turns // a_round),
-        round_steps=a_round * frequency,
+        rounds=-(-updates // updates_per_round),
+        round_steps=updates_per_round * frequency,
         frequency=frequency,
         envs=envs,
         batch_size=batch_size,
@@ -286,7 +288,7 @@ def _algorithm(
 
 
 def _no_demonstrations(spec: Spec, runs: int) -> Dataset:
-    """A stand-in of a single step, none of it real."""
+    """An empty dataset: one placeholder step, and a size of 0 for each run."""
     obs, count, flag = jnp.zeros((1, *spec.obs_shape)), jnp.zeros(1, jnp.int32), jnp.zeros(1, bool)
     act = jnp.zeros((1, *spec.action.shape), jnp.float32 if isinstance(spec.action, Continuous) else jnp.int32)
     return Dataset(Transition(count, obs, act, obs, flag, flag, flag, count), jnp.zeros(runs, jnp.int32))

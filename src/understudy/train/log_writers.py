@@ -1,4 +1,4 @@
-"""How rounds are written down, one class for each kind of log (`logs`): a table, event files, Weights & Biases."""
+"""The writers of training logs (`train.logs`): a CSV table, TensorBoard event files, Weights & Biases."""
 
 import csv
 import io
@@ -19,64 +19,72 @@ if TYPE_CHECKING:
 
 METRICS, PROJECT = "metrics.csv", "understudy"
 FLUSH_EVERY = 5.0
-"""Seconds from one flush of an event file to the next: each waits for the disk."""
+"""Seconds between flushes of an event file: each flush waits for the disk."""
 
 Pairs = Sequence[tuple[int, int]]
-"""Demonstrated episodes and seed of each run."""
-Column = dict[str, np.ndarray]
-"""A round: name → (runs,)."""
+"""Number of demonstrated episodes and seed of each run."""
+Round = dict[str, np.ndarray]
+"""The metrics of one round: name → (runs,)."""
 
 
 class Writer(Protocol):
-    """A place where rounds are written down; made with those of earlier sittings."""
+    """Writes rounds to a log. A writer is made with the rounds that a checkpoint holds."""
 
-    def add(self, number: int, column: Column) -> None: ...
+    def add(self, number: int, metrics: Round) -> None: ...
 
     def end(self, runs: "Sequence[Run]") -> None: ...
 
-    def close(self, whole: bool) -> None: ...
+    def close(self, finished: bool) -> None: ...
 
 
 class Table:
-    """LOGS/metrics.csv, in the columns of a run's own, round by round. It only grows, but for rounds played again."""
+    """LOGS/metrics.csv: the columns of a run's metrics.csv, in the order of rounds.
 
-    def __init__(self, directory: Path, pairs: Pairs, past: list[Column]):
+    Rows are appended, so that `tail -f` works. Resuming removes only the rows after the checkpoint.
+    """
+
+    def __init__(self, directory: Path, pairs: Pairs, past: list[Round]):
         path = directory / METRICS
         directory.mkdir(parents=True, exist_ok=True)
         path.touch()
         self._pairs = pairs
-        before = "".join(self._lines(number, column) for number, column in enumerate(past, 1)).encode()
+        expected = "".join(self._lines(number, metrics) for number, metrics in enumerate(past, 1)).encode()
         self._file = path.open("r+b")
-        if self._file.read(len(before)) != before:
+        if self._file.read(len(expected)) != expected:
             self._file.seek(0)
-            self._file.write(before)
-        self._file.truncate(len(before))
+            self._file.write(expected)
+        self._file.truncate(len(expected))
 
-    def add(self, number: int, column: Column) -> None:
-        self._file.write(self._lines(number, column).encode())
+    def add(self, number: int, metrics: Round) -> None:
+        self._file.write(self._lines(number, metrics).encode())
         self._file.flush()
 
-    def _lines(self, number: int, column: Column) -> str:
+    def _lines(self, number: int, metrics: Round) -> str:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if number == 1:
-            writer.writerow(["seed", "episodes", "round", *column])
+            writer.writerow(["seed", "episodes", "round", *metrics])
         for run, (count, seed) in enumerate(self._pairs):
-            writer.writerow([seed, count, number, *(float(values[run]) for values in column.values())])
+            writer.writerow([seed, count, number, *(float(values[run]) for values in metrics.values())])
         return text.getvalue()
 
     def end(self, runs: "Sequence[Run]") -> None:
-        """A run's end is in its runs.csv."""
+        """Nothing: held-out payoffs and statuses are in the run's runs.csv."""
 
-    def close(self, whole: bool) -> None:
+    def close(self, finished: bool) -> None:
         self._file.close()
 
 
 class TensorBoard:
-    """Event files: a scalar for each number of a round that is finite, at the environment steps or else the round."""
+    """Event files: a scalar for each finite metric of a round. The x-axis is environment steps, or else the round.
 
-    def __init__(self, directory: Path, pairs: Pairs, past: list[Column], suffix: str = ""):
-        # Not SummaryWriter: it hands events to a thread, and waits for good once that has died of a full disk.
+    It writes events with tensorboardX's synchronous `EventsWriter`, not with its `SummaryWriter`, which writes from a
+    background thread, and a full disk ends the thread: the error does not reach training, `add_scalar` blocks once the
+    queue is full, and with an unbounded queue (max_queue=0) the process never exits. Here the error is raised in `add`,
+    so that the log is dropped with one line. It also needs no threads: 25 SummaryWriters start 50.
+    """
+
+    def __init__(self, directory: Path, pairs: Pairs, past: list[Round], suffix: str = ""):
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import SessionLog
 
@@ -86,15 +94,15 @@ class TensorBoard:
         for folder in (directory / "tensorboard" / name for name in run_names(pairs)):
             folder.mkdir(parents=True, exist_ok=True)
             self._files.append(EventsWriter(str(folder / "events"), suffix))
-        if not suffix:  # a TensorBoard that has seen rounds which are played again forgets them
+        if not suffix:  # a TensorBoard that shows rounds after the checkpoint drops them
             for run in range(len(pairs)):
                 self._write(run, 0, session_log=SessionLog(status=SessionLog.START))
-        for number, column in enumerate(past, 1):
-            self.add(number, column)
+        for number, metrics in enumerate(past, 1):
+            self.add(number, metrics)
 
-    def add(self, number: int, column: Column) -> None:
+    def add(self, number: int, metrics: Round) -> None:
         for run in range(len(self._files)):
-            scalars = finite_scalars(column, run)
+            scalars = finite_scalars(metrics, run)
             if scalars:
                 self.scalars(run, step_of(scalars, number), scalars)
 
@@ -105,10 +113,10 @@ class TensorBoard:
         values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
         self._write(run, step, summary=Summary(value=values))
 
-    def _write(self, run: int, step: int, **what: Any) -> None:
+    def _write(self, run: int, step: int, **content: Any) -> None:
         from tensorboardX.proto.event_pb2 import Event
 
-        self._files[run].write_event(Event(wall_time=time.time(), step=step, **what))
+        self._files[run].write_event(Event(wall_time=time.time(), step=step, **content))
         if time.monotonic() - self._flushed[run] >= FLUSH_EVERY:
             self._files[run].flush()
             self._flushed[run] = time.monotonic()
@@ -118,21 +126,21 @@ class TensorBoard:
             if np.isfinite(run.payoff):
                 self.scalars(index, self._steps[index], {"held_out_payoff": run.payoff})
 
-    def close(self, whole: bool) -> None:
+    def close(self, finished: bool) -> None:
         for file in self._files:
             file.close()
 
 
 class WeightsAndBiases:
-    """A W&B run for each of ours. Training that goes on does so in the same ones, which W&B knows by their names."""
+    """A W&B run for each run. Resumed training continues in the same W&B runs, which are found by their ids."""
 
-    def __init__(self, directory: Path, pairs: Pairs, past: list[Column], config: dict[str, Any]):
+    def __init__(self, directory: Path, pairs: Pairs, past: list[Round], config: dict[str, Any]):
         import wandb
 
         path = directory / "wandb.json"
-        goes_on = path.exists() and bool(past)
+        resumes = path.exists() and bool(past)
         name = config["algorithm"]["name"]
-        group = json.loads(path.read_text(encoding="utf-8"))["group"] if goes_on else f"{name}-{secrets.token_hex(4)}"
+        group = json.loads(path.read_text(encoding="utf-8"))["group"] if resumes else f"{name}-{secrets.token_hex(4)}"
         self._runs = [
             wandb.init(
                 project=os.environ.get("WANDB_PROJECT", PROJECT),
@@ -148,56 +156,56 @@ class WeightsAndBiases:
             for run, (count, seed) in zip(run_names(pairs), pairs, strict=True)
         ]
         write_json(path, {"group": group})
-        # What is on W&B's server stays there; offline there is nobody to ask, and the latest run is a whole one.
-        if not goes_on or self._runs[0].offline:
-            for number, column in enumerate(past, 1):
-                self.add(number, column)
+        # The W&B server has the earlier rounds. Offline, each folder of a run must hold all rounds.
+        if not resumes or self._runs[0].offline:
+            for number, metrics in enumerate(past, 1):
+                self.add(number, metrics)
 
-    def add(self, number: int, column: Column) -> None:
+    def add(self, number: int, metrics: Round) -> None:
         for index, run in enumerate(self._runs):
-            scalars = finite_scalars(column, index)
+            scalars = finite_scalars(metrics, index)
             if scalars:
                 run.log(scalars, step=step_of(scalars, number))
 
     def end(self, runs: "Sequence[Run]") -> None:
         self.summary([{"held_out_payoff": run.payoff, "status": run.status} for run in runs])
 
-    def summary(self, facts: list[dict[str, Any]]) -> None:
-        for run, of_it in zip(self._runs, facts, strict=True):
-            run.summary.update(of_it)
+    def summary(self, values: list[dict[str, Any]]) -> None:
+        for run, summary in zip(self._runs, values, strict=True):
+            run.summary.update(summary)
 
-    def close(self, whole: bool) -> None:
+    def close(self, finished: bool) -> None:
         for run in self._runs:
-            run.finish(exit_code=0 if whole else 1)
+            run.finish(exit_code=0 if finished else 1)
 
 
 def run_names(pairs: Pairs) -> list[str]:
-    """seed-K, after its number of episodes where there are several."""
+    """seed-K, or episodes-N/seed-K where there are several numbers of episodes."""
     several = len({count for count, _ in pairs}) > 1
     return [f"episodes-{count}/seed-{seed}" if several else f"seed-{seed}" for count, seed in pairs]
 
 
-def columns_of(history: dict[str, np.ndarray]) -> list[Column]:
-    """The rounds of a history, name → (runs, rounds), one by one."""
-    rounds = max((values.shape[1] for values in history.values()), default=0)
-    return [{name: values[:, i] for name, values in history.items()} for i in range(rounds)]
+def split_rounds(metrics: dict[str, np.ndarray]) -> list[Round]:
+    """Metrics of (runs, rounds), as a list of rounds."""
+    rounds = max((values.shape[1] for values in metrics.values()), default=0)
+    return [{name: values[:, i] for name, values in metrics.items()} for i in range(rounds)]
 
 
-def finite_scalars(column: Column, run: int) -> dict[str, float]:
-    """A run's numbers in a round: none once it has stopped, and no return where no episode ended."""
-    return {name: float(values[run]) for name, values in column.items() if np.isfinite(values[run])}
+def finite_scalars(metrics: Round, run: int) -> dict[str, float]:
+    """A run's finite metrics in a round. They are NaN after a run has stopped, and `return` where no episode ended."""
+    return {name: float(values[run]) for name, values in metrics.items() if np.isfinite(values[run])}
 
 
 def step_of(scalars: dict[str, float], number: int) -> int:
-    """Where a round is drawn: at the environment steps until then, or at its number if there are none."""
+    """The x-coordinate of a round: its environment steps so far, or its number if there are none."""
     return int(scalars.get("env_steps", number))
 
 
-def last_step(history: dict[str, np.ndarray], run: int) -> int:
-    """Where a run's last round was drawn."""
+def last_step(metrics: dict[str, np.ndarray], run: int) -> int:
+    """The x-coordinate of a run's last round."""
     known = [
         step_of(scalars, number)
-        for number, column in enumerate(columns_of(history), 1)
-        if (scalars := finite_scalars(column, run))
+        for number, one in enumerate(split_rounds(metrics), 1)
+        if (scalars := finite_scalars(one, run))
     ]
     return known[-1] if known else 0

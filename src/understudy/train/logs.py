@@ -1,12 +1,12 @@
-"""Logging where people look: each round's numbers, as the round ends.
+"""Logs of training: the metrics of each round, written when the round ends.
 
-    LOGS/metrics.csv           always: a line for each run and round, to `tail -f`
-    LOGS/tensorboard/seed-K/   event files, one TensorBoard run for each seed (extra `tensorboard`)
-    LOGS/wandb/, wandb.json    Weights & Biases: a run for each seed, in one group (extra `wandb`)
+    LOGS/metrics.csv           always: a row for each run and round, to `tail -f`
+    LOGS/tensorboard/seed-K/   event files, one TensorBoard run per seed (extra `tensorboard`)
+    LOGS/wandb/, wandb.json    Weights & Biases, one run per seed, in one group (extra `wandb`)
 
-`understudy train` keeps LOGS beside the run's directory, as RUN.logs, until that is whole; then it moves in. What is
-written is what the run's history holds, no more and no less: training that goes on from a checkpoint drops the rounds
-that are played again. A log that fails is reported and left out, and training goes on.
+LOGS of `understudy train` is RUN.logs, next to the run's directory; it is moved into the directory when the run is
+saved. The logs hold the same rounds as the run's metrics: a resumed run drops the rounds after its checkpoint, which it
+trains again. A log that fails is reported on standard error and dropped; training continues.
 """
 
 import importlib
@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from understudy.core.errors import ExtraError, unknown
+from understudy.core.errors import missing_extra, unknown
 from understudy.core.storage import check_place
 from understudy.train.log_writers import (
     METRICS,
-    Column,
     Pairs,
+    Round,
     Table,
     TensorBoard,
     WeightsAndBiases,
     Writer,
-    columns_of,
     last_step,
+    split_rounds,
 )
 
 if TYPE_CHECKING:
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 Kind = Literal["tensorboard", "wandb"]
 KINDS: tuple[str, ...] = get_args(Kind)
 PACKAGES = {"tensorboard": ("tensorboardX", "SummaryWriter"), "wandb": ("wandb", "init")}
-"""What each kind imports, and a name that is in it: a folder called `wandb` can be imported, too."""
+"""The package of each kind, and a name in it: an empty folder called `wandb` can be imported too."""
 LOGS, EVALUATION = ".logs", ".evaluation"
 
 
 @dataclass(frozen=True)
 class Logs:
-    """Where training writes down each round: metrics.csv in the directory, and the kinds that are named.
+    """Where training logs each round: metrics.csv in `directory`, and the named kinds.
 
-    A kind whose package is not installed is refused here, before anything is trained.
+    A kind whose package is not installed is refused here, before training starts.
     """
 
     directory: str | os.PathLike[str]
@@ -64,124 +64,124 @@ class Logs:
 
     @contextmanager
     def opened(self, pairs: Pairs, config: dict[str, Any]) -> "Iterator[Recorder]":
-        """For these runs, which the configuration describes."""
+        """Open the logs for some runs with their configuration; close them at the end."""
         directory = Path(self.directory)
-        makers: dict[str, Callable[[list[Column]], Writer]] = {METRICS: lambda past: Table(directory, pairs, past)}
+        writers: dict[str, Callable[[list[Round]], Writer]] = {METRICS: lambda past: Table(directory, pairs, past)}
         if "tensorboard" in self.kinds:
-            makers["tensorboard"] = lambda past: TensorBoard(directory, pairs, past)
+            writers["tensorboard"] = lambda past: TensorBoard(directory, pairs, past)
         if "wandb" in self.kinds:
-            makers["wandb"] = lambda past: WeightsAndBiases(directory, pairs, past, config)
-        recorder = Recorder(makers)
+            writers["wandb"] = lambda past: WeightsAndBiases(directory, pairs, past, config)
+        recorder = Recorder(writers)
         try:
             yield recorder
         except BaseException:
-            recorder.close(whole=False)
+            recorder.close(finished=False)
             raise
-        recorder.close(whole=True)
+        recorder.close(finished=True)
 
 
 class Recorder:
-    """What the training loop tells (`run.Log`), handed on to each writer for as long as that one works."""
+    """The training loop's `Log`: passes the rounds on to all writers, and drops a writer that fails."""
 
-    def __init__(self, makers: dict[str, Callable[[list[Column]], Writer]]):
+    def __init__(self, makers: dict[str, Callable[[list[Round]], Writer]]):
         self._makers, self._writers = makers, dict[str, Writer]()
 
     def __call__(self, first: int, metrics: dict[str, np.ndarray]) -> None:
-        columns = columns_of(metrics)
-        if self._makers:  # the first call has what earlier sittings did
+        rounds = split_rounds(metrics)
+        if self._makers:  # the first call has the rounds of the checkpoint
             for name in self._makers:
-                _works(name, self._open, name, columns)
+                _succeeds(name, self._open, name, rounds)
             self._makers = {}
             return
-        for number, column in enumerate(columns, first):
-            self._each(partial(_add, number, column))
+        for number, one in enumerate(rounds, first):
+            self._each(partial(_add, number, one))
 
-    def _open(self, name: str, past: list[Column]) -> None:
+    def _open(self, name: str, past: list[Round]) -> None:
         self._writers[name] = self._makers[name](past)
 
     def end(self, runs: "Sequence[Run]") -> None:
-        """How the runs ended."""
+        """Log the held-out payoffs and the statuses of the runs."""
         self._each(lambda writer: writer.end(runs))
 
-    def close(self, whole: bool) -> None:
-        self._each(lambda writer: writer.close(whole))
+    def close(self, finished: bool) -> None:
+        self._each(lambda writer: writer.close(finished))
 
     def _each(self, act: Callable[[Writer], None]) -> None:
-        self._writers = {name: writer for name, writer in self._writers.items() if _works(name, act, writer)}
+        self._writers = {name: writer for name, writer in self._writers.items() if _succeeds(name, act, writer)}
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse kinds that are unknown, or whose package is not installed."""
+    """Refuse unknown kinds, and kinds whose package is not installed."""
     for kind in kinds:
         if kind not in KINDS:
             raise unknown("kind of log", kind, KINDS)
         package, name = PACKAGES[kind]
         try:
-            found = hasattr(importlib.import_module(package), name)
+            installed = hasattr(importlib.import_module(package), name)
         except ImportError:
-            found = False
-        if not found:
-            raise ExtraError(f"logging to {kind} needs {package}: pip install 'understudy[{kind}]'")
+            installed = False
+        if not installed:
+            raise missing_extra(kind, f"logging to {kind} needs {package}")
 
 
 def log_evaluation(
     run: str | os.PathLike[str], kinds: Sequence[str], result: "Result", evaluation: "Evaluation"
 ) -> None:
-    """Add what a saved run's policies returned to its logs: evaluation/return, and evaluation/gap if there is one."""
+    """Add the returns of a saved run's policies to its logs: evaluation/return and, if known, evaluation/gap."""
     directory, pairs = Path(run), [(one.episodes, one.seed) for one in result.runs]
     expert = evaluation.expert
-    facts = []
+    scores = []
     for returns in evaluation.returns:
         mean = float(np.mean(returns))
         gap = {} if expert is None else {"evaluation/gap": expert.mean - mean}
-        facts.append({"evaluation/return": mean, **gap})
+        scores.append({"evaluation/return": mean, **gap})
 
     def tensorboard() -> None:
         writer = TensorBoard(directory, pairs, [], EVALUATION)
-        for index, of_it in enumerate(facts):
-            writer.scalars(index, last_step(result.metrics, index), of_it)
-        writer.close(whole=True)
+        for index, score in enumerate(scores):
+            writer.scalars(index, last_step(result.metrics, index), score)
+        writer.close(finished=True)
 
     def wandb() -> None:
-        writer = WeightsAndBiases(directory, pairs, columns_of(result.metrics), result.config)
+        writer = WeightsAndBiases(directory, pairs, split_rounds(result.metrics), result.config)
         writer.end(result.runs)
-        writer.summary(facts)
-        writer.close(whole=True)
+        writer.summary(scores)
+        writer.close(finished=True)
 
     for kind in dict.fromkeys(kinds):
-        _works(kind, {"tensorboard": tensorboard, "wandb": wandb}[kind])
+        _succeeds(kind, {"tensorboard": tensorboard, "wandb": wandb}[kind])
 
 
-def settle(run: str | os.PathLike[str]) -> None:
-    """Move what was logged beside a run into its directory, now that it is whole and has a metrics.csv of its own."""
-    beside = Path(f"{run}{LOGS}")
-    if not beside.is_dir():
+def move_logs(run: str | os.PathLike[str]) -> None:
+    """Move RUN.logs into the directory of a saved run, which has its own metrics.csv."""
+    logs = Path(f"{run}{LOGS}")
+    if not logs.is_dir():
         return
-    (beside / METRICS).unlink(missing_ok=True)
-    for log in list(beside.iterdir()):
-        _works(str(Path(run) / log.name), log.rename, Path(run) / log.name)
-    with suppress(OSError):  # what could not be moved stays
-        beside.rmdir()
+    (logs / METRICS).unlink(missing_ok=True)
+    for log in list(logs.iterdir()):
+        _succeeds(str(Path(run) / log.name), log.rename, Path(run) / log.name)
+    with suppress(OSError):  # it is not empty where a log could not be moved
+        logs.rmdir()
 
 
 def discard(run: str | os.PathLike[str]) -> None:
-    """Remove the metrics of a run that came to nothing. Logs that were asked for stay."""
-    beside = Path(f"{run}{LOGS}")
-    (beside / METRICS).unlink(missing_ok=True)
-    with suppress(OSError):  # it was not made, or holds such logs
-        beside.rmdir()
+    """Remove the metrics.csv of a run that failed. TensorBoard and W&B logs stay."""
+    logs = Path(f"{run}{LOGS}")
+    (logs / METRICS).unlink(missing_ok=True)
+    with suppress(OSError):  # it does not exist, or holds other logs
+        logs.rmdir()
 
 
-def _add(number: int, column: Column, writer: Writer) -> None:
-    writer.add(number, column)
+def _add(number: int, metrics: Round, writer: Writer) -> None:
+    writer.add(number, metrics)
 
 
-def _works(name: str, act: Callable[..., object], *arguments: Any) -> bool:
-    """Whether it could be done; if not, a line says why."""
+def _succeeds(name: str, act: Callable[..., object], *arguments: Any) -> bool:
+    """Whether a call succeeds; if not, print one line with the reason."""
     try:
         act(*arguments)
-    except Exception as error:  # noqa: BLE001 (whatever a log does, the run is worth more)
-        what = next(iter(str(error).splitlines()), "") or "no reason given"
-        print(f"logging to {name} failed and is left out ({type(error).__name__}: {what})", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 (no failure of a log may end training)
+        reason = next(iter(str(error).splitlines()), "") or "no reason given"
+        print(f"logging to {name} failed and stops ({type(error).__name__}: {reason})", file=sys.stderr)
         return False
     return True

@@ -107,12 +107,12 @@ class _Loop:
         self.records: list[RoundRecord] = []
         self.unread: list[list[RoundRecord]] = []
         self.seconds_before = 0.0
-        place = None if checkpoint is None else checkpoint.load()
-        if place is not None:
-            self.seconds_before, self.records = place.seconds, _unpacked(place.history)
+        saved = None if checkpoint is None else checkpoint.load()
+        if saved is not None:
+            self.seconds_before, self.records = saved.seconds, _unpacked(saved.records)
             queries = np.sum([record.queries for record in self.records], axis=0)
             for program in self.programs:
-                program.restore(place, queries)
+                program.restore(saved, queries)
 
     def run(self, progress: Progress | None, visit: Visit | None) -> Training:
         if self.log is not None:
@@ -233,8 +233,8 @@ def _mean(values: Any) -> float:
 
 
 def _resumable(error: WorkerError, checkpoint: Checkpoint | None) -> WorkerError:
-    way_on = "" if checkpoint is None else checkpoint.way_on
-    return WorkerError(f"{error}; {way_on}") if way_on else error
+    hint = "" if checkpoint is None else checkpoint.resume_hint
+    return WorkerError(f"{error}; {hint}") if hint else error
 
 
 def _packed(records: list[RoundRecord]) -> dict[str, np.ndarray]:

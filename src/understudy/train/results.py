@@ -1,12 +1,12 @@
-"""What training returns, and the directory it is kept in.
+"""The result of training, and the directory it is saved in.
 
-    RUN/config.json     algorithm, every hyperparameter, seeds, versions, what the demonstrations were
-    RUN/metrics.csv     a line for each run and round
-    RUN/runs.csv        a line for each run: seed, episodes, held-out payoff, how it ended, whether it was selected
-    RUN/policies/*.npz  plain arrays and JSON
-    RUN/tensorboard/, RUN/wandb/    what was logged while it trained, where that was asked for (`logs`)
+    RUN/config.json     algorithm, hyperparameters, seeds, versions, a summary of the demonstrations
+    RUN/metrics.csv     a row for each run and round
+    RUN/runs.csv        a row for each run: seed, episodes, held-out payoff, status, whether it was selected
+    RUN/policies/*.npz  the policies: plain arrays and JSON
+    RUN/tensorboard/, RUN/wandb/    logs of training, with --log (`train.logs`)
 
-A run directory is complete or absent.
+The directory is written atomically: it is complete or absent.
 """
 
 import csv
@@ -28,6 +28,7 @@ from understudy.core.errors import NeedsError
 from understudy.core.progress import Progress
 from understudy.core.statistics import Sample
 from understudy.core.storage import whole_directory, whole_file, write_json
+from understudy.core.version import __version__
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor
@@ -36,13 +37,13 @@ from understudy.policies.saved import load_policy, run_config, run_rows
 
 @dataclass(frozen=True)
 class Run:
-    """One of the runs that were trained together."""
+    """One run of a training call: a seed with a number of demonstrated episodes."""
 
     seed: int
     episodes: int
     status: str
     payoff: float
-    """The Gaussian-kernel payoff on held-out steps: what the selection goes by (`understudy.train.selection`)."""
+    """The payoff on held-out steps, by which a run is selected (`train.selection`)."""
 
     @property
     def name(self) -> str:
@@ -51,7 +52,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """The policies of a training call, one for each seed and demonstration count, and how they came to be."""
+    """What `imitate` returns: a policy for each seed and number of episodes, the metrics, and the configuration."""
 
     config: dict[str, Any]
     runs: list[Run]
@@ -60,11 +61,11 @@ class Result:
     """name → (runs, rounds)."""
     interrupted: bool = False
     env: Any = None
-    """The environment that was given, which may be one that no name makes; not saved."""
+    """The environment passed to `imitate`, if any. It is not saved."""
 
     @property
     def selected(self) -> int:
-        """The run of lowest held-out payoff among those with the most demonstrations."""
+        """The index of the run with the lowest held-out payoff, among those with the most demonstrations."""
         most = max(run.episodes for run in self.runs)
 
         def rank(index: int) -> tuple[bool, float]:
@@ -80,7 +81,7 @@ class Result:
 
     @property
     def expert(self) -> Sample | None:
-        """The expert's return, where the demonstrations tell it."""
+        """The expert's return, if the demonstrations record it."""
         stated = self.config["demonstrations"]["expert_return"]
         if stated is None:
             return None
@@ -95,24 +96,24 @@ class Result:
         workers: int = 1,
         progress: Progress | None = None,
     ) -> Evaluation:
-        """Returns of all policies, and the gap to the expert.
+        """Evaluate all policies: their returns, and the gap to the expert.
 
-        `env` defaults to where the demonstrations come from, `expert` to the return that they record.
+        `env` defaults to the environment of the demonstrations, `expert` to the return that they record.
         """
         env = next((e for e in (env, self.env, self.config["demonstrations"]["env"]) if e is not None), None)
         if env is None:
-            raise NeedsError("no name makes the environment these demonstrations come from: pass env=")
+            raise NeedsError("the environment of these demonstrations has no registered name: pass env=")
         return evaluate(self.policies, env, episodes, seed, expert or self.expert, workers, progress)
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
-        """Write the run directory, whole or not at all; an existing run is only overwritten if `replace` says so."""
-        with whole_directory(directory, replace) as beside:
-            (beside / "policies").mkdir()
+        """Write the run directory atomically. An existing run is overwritten only with `replace=True`."""
+        with whole_directory(directory, replace) as partial:
+            (partial / "policies").mkdir()
             for run, actor in zip(self.runs, self.policies, strict=True):
-                actor.save(beside / "policies" / f"{run.name}.npz")
+                actor.save(partial / "policies" / f"{run.name}.npz")
             names = list(self.metrics)
             write_csv(
-                beside / "metrics.csv",
+                partial / "metrics.csv",
                 ["seed", "episodes", "round", *names],
                 (
                     [run.seed, run.episodes, round_ + 1, *(float(self.metrics[name][i, round_]) for name in names)]
@@ -121,21 +122,21 @@ class Result:
                 ),
             )
             write_csv(
-                beside / "runs.csv",
+                partial / "runs.csv",
                 ["seed", "episodes", "held_out_payoff", "status", "selected"],
                 (
                     [run.seed, run.episodes, run.payoff, run.status, i == self.selected]
                     for i, run in enumerate(self.runs)
                 ),
             )
-            write_json(beside / "config.json", self.config)
+            write_json(partial / "config.json", self.config)
 
     def __repr__(self) -> str:
         return f"Result({self.config['algorithm']['name']}, {len(self.runs)} runs, selected {self.runs[self.selected]})"
 
 
 def load_run(directory: str | os.PathLike[str]) -> Result:
-    """A saved run."""
+    """Load a saved run."""
     directory = Path(directory)
     config, rows = run_config(directory), run_rows(directory)
     runs = [Run(int(r["seed"]), int(r["episodes"]), r["status"], float(r["held_out_payoff"])) for r in rows]
@@ -143,22 +144,22 @@ def load_run(directory: str | os.PathLike[str]) -> Result:
     with (directory / "metrics.csv").open(newline="", encoding="utf-8") as file:
         header, *lines = list(csv.reader(file))
     table = np.array([[float(value) for value in line] for line in lines]).reshape(len(runs), -1, len(header))
-    history = {name: table[:, :, i] for i, name in enumerate(header) if name not in ("seed", "episodes", "round")}
-    return Result(config, runs, policies, history, any(run.status.startswith("interrupted") for run in runs))
+    metrics = {name: table[:, :, i] for i, name in enumerate(header) if name not in ("seed", "episodes", "round")}
+    return Result(config, runs, policies, metrics, any(run.status.startswith("interrupted") for run in runs))
 
 
 def hyperparameters(algorithm: Algorithm) -> dict[str, Any]:
-    """Every field of an algorithm, as JSON takes it."""
+    """All fields of an algorithm, as JSON values."""
     return {f.name: _plain(getattr(algorithm, f.name)) for f in dataclasses.fields(algorithm)}
 
 
 def _plain(value: Any) -> Any:
-    """A setting as JSON takes it: numbers of any library as Python's, records by their fields, functions by name."""
+    """A setting as a JSON value: numbers as Python numbers, dataclasses as dicts, functions as their names."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    if getattr(value, "shape", None) == ():  # an array of one number has an index and a float, and may be neither
+    if getattr(value, "shape", None) == ():  # __index__ and __float__ of an array may fail
         return _plain(value.item())
     if isinstance(value, SupportsIndex):
         return operator.index(value)
@@ -171,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 
 def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
-    """An evaluation as the project's results are kept: a line for each policy, and what made it."""
+    """Header and rows of an evaluation's CSV file: a row for each policy, with its provenance."""
     settings = result.config["algorithm"]
     made = provenance()
     tail = [
@@ -214,10 +215,8 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
 
 
 def provenance() -> dict[str, Any]:
-    """What made a result: the command, the versions, the machine's kind, the date."""
+    """How a result was made: command, date, versions and device."""
     import jax
-
-    from understudy.core.version import __version__
 
     packages = {name: metadata.version(name) for name in ("jax", "equinox", "optax", "numpy", "gymnasium")}
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
@@ -231,7 +230,8 @@ def provenance() -> dict[str, Any]:
 
 
 def write_csv(path: Path, header: list[str], rows: Iterable[list[Any]]) -> None:
-    with whole_file(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+    """Write a CSV file atomically."""
+    with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)

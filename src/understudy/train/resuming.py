@@ -1,11 +1,11 @@
-"""`understudy train --resume DIR`: going on with a run that was killed, from the command that is kept beside it.
+"""`understudy train --resume DIR`: resume an interrupted or killed run, with the command stored next to it.
 
-    DIR.checkpoint.npz      the training loop's place, from the first checkpoint until the run is saved (`checkpoints`)
-    DIR.logs/               each round's numbers, until the run is saved (`logs`)
-    DIR.command.json        the words of the command, from the start until the run is saved, and where they were given
+    DIR.checkpoint.npz      the state of the training loop (`train.checkpoints`)
+    DIR.logs/               the metrics of each round (`train.logs`)
+    DIR.command.json        the words of the command, and the working directory it was run in
 
-The words mean what they meant: they are read in the directory in which they were given, whose files they name. It is
-kept as the way there from DIR's folder, so that a project that is moved as a whole goes on as well.
+These files exist until the run is saved in DIR. The command is run again in its working directory, since it may name
+files there. The working directory is stored relative to DIR's parent, so that a project that was moved can be resumed.
 """
 
 import glob
@@ -21,119 +21,114 @@ from typing import NamedTuple
 from understudy.core.errors import RunError, SettingError
 from understudy.core.storage import whole_file, write_json
 from understudy.train.checkpoints import CHECKPOINT, COMMAND, Checkpoint
-from understudy.train.logs import discard, settle
+from understudy.train.logs import discard, move_logs
 from understudy.train.results import load_run
 
 OPTION = "--resume"
 
 
-class Resumed(NamedTuple):
-    """A command to go on with."""
+class ResumedCommand(NamedTuple):
+    """The command of the run to resume."""
 
     words: list[str]
-    """What followed `understudy train`."""
+    """The words after `understudy train`."""
     out: str
-    """The run's directory, as it is named from where the command is read."""
+    """The run's directory, relative to the command's working directory or absolute."""
 
 
 @contextmanager
-def remembered(out: str, words: Sequence[str]) -> Iterator[None]:
-    """Keep the command beside a run while it trains.
+def stored_command(out: str, words: Sequence[str]) -> Iterator[None]:
+    """Store the command next to the run's directory during training.
 
-    It stays when training is killed or interrupted. An error that leaves no checkpoint leaves no command either, and
-    one that refuses the checkpoint leaves the command that it belongs to.
+    The file stays when training is killed or interrupted. It is removed after an error without a checkpoint. When the
+    checkpoint belongs to another command, that command's file is restored.
     """
     file = Path(f"{out}{COMMAND}")
-    before = file.read_bytes() if file.exists() else None
-    made = [folder for folder in file.parents if not folder.exists()]
-    way = os.path.relpath(os.getcwd(), os.path.realpath(file.parent))
-    write_json(file, {"command": list(words), "directory": way})
+    previous = file.read_bytes() if file.exists() else None
+    new_folders = [folder for folder in file.parents if not folder.exists()]
+    directory = os.path.relpath(os.getcwd(), os.path.realpath(file.parent))
+    write_json(file, {"command": list(words), "directory": directory})
     try:
         yield
     except BaseException as error:
-        goes_on = Path(f"{out}{CHECKPOINT}").exists()
-        if goes_on and isinstance(error, RunError) and before is not None:
-            with whole_file(file) as beside:
-                beside.write_bytes(before)
-        elif not goes_on or isinstance(error, RunError):
+        resumable = Path(f"{out}{CHECKPOINT}").exists()
+        if resumable and isinstance(error, RunError) and previous is not None:
+            with whole_file(file) as partial:
+                partial.write_bytes(previous)
+        elif not resumable or isinstance(error, RunError):
             file.unlink(missing_ok=True)
-            if not goes_on:
+            if not resumable:
                 discard(out)
-            for folder in made:
-                with suppress(OSError):  # something else is there by now
+            for folder in new_folders:
+                with suppress(OSError):  # it is not empty any more
                     folder.rmdir()
         raise
 
 
-def forget(out: str) -> None:
-    """Remove what was kept to go on with, once the run itself is kept, and checkpoints that were never whole.
-
-    What was logged moves into the run.
-    """
-    place = Path(f"{out}{CHECKPOINT}")
-    Checkpoint.discard(place)
-    for torn in place.parent.glob(f".{glob.escape(place.name)}.*{place.suffix}"):  # as `whole_file` names them
-        torn.unlink(missing_ok=True)
-    settle(out)
+def clean_up(out: str) -> None:
+    """Remove the checkpoint and the command of a run that is saved, and move its logs into the run's directory."""
+    checkpoint = Path(f"{out}{CHECKPOINT}")
+    Checkpoint.discard(checkpoint)
+    # Partly written checkpoints of a killed process, as `whole_file` names them.
+    for partial in checkpoint.parent.glob(f".{glob.escape(checkpoint.name)}.*{checkpoint.suffix}"):
+        partial.unlink(missing_ok=True)
+    move_logs(out)
     Path(f"{out}{COMMAND}").unlink(missing_ok=True)
 
 
-def asked(words: Sequence[str]) -> bool:
-    """Whether the words after `understudy train` ask to resume."""
+def requested(words: Sequence[str]) -> bool:
+    """Whether the words after `understudy train` contain --resume."""
     return any(word == OPTION or word.startswith(f"{OPTION}=") for word in words)
 
 
-def resumed(words: Sequence[str]) -> Resumed | None:
-    """The command of the run that `--resume DIR` names, in the directory where it was given; None: it is finished."""
-    place = _named(words)
-    if interrupted(place) is False:
-        forget(str(place))  # it was killed between being saved and being tidied up
-        print(f"{place} holds a finished run: there is nothing to resume.")
+def command_to_resume(words: Sequence[str]) -> ResumedCommand | None:
+    """The command of the run in `--resume DIR`; None if the run is finished. Changes to its working directory."""
+    run = _run_directory(words)
+    if interrupted(run) is False:
+        clean_up(str(run))  # it was killed after it was saved and before these files were removed
+        print(f"{run} holds a finished run: there is nothing to resume.")
         return None
-    command, directory = _kept(place)
-    out = str(place)
+    command, directory = _read_command(run)
+    out = str(run)
     if directory != Path.cwd():
-        out = str(place.absolute())
+        out = str(run.absolute())
         os.chdir(directory)
-    sys.argv = [sys.argv[0], "train", *command]  # a run says which command made it: that one
+    sys.argv = [sys.argv[0], "train", *command]  # `provenance` records the original command
     print(f"Resuming: understudy train {shlex.join(command)}", file=sys.stderr)
     if not Path(f"{out}{CHECKPOINT}").exists():
-        print("No checkpoint was kept yet: it starts from the beginning.", file=sys.stderr)
-    return Resumed(command, out)
+        print("There is no checkpoint yet: training starts from the beginning.", file=sys.stderr)
+    return ResumedCommand(command, out)
 
 
 def interrupted(out: str | os.PathLike[str]) -> bool | None:
-    """Whether the run that is saved there did not reach its end; None where there is none."""
+    """Whether the run saved in `out` was interrupted; None if there is no run."""
     return load_run(out).interrupted if (Path(out) / "config.json").exists() else None
 
 
-def _named(words: Sequence[str]) -> Path:
-    """DIR, which must be all there is."""
+def _run_directory(words: Sequence[str]) -> Path:
+    """DIR of `--resume DIR`; other words are refused."""
     given = [part for word in words for part in (word.split("=", 1) if word.startswith(f"{OPTION}=") else [word])]
     at = given.index(OPTION)
     if len(given) <= at + 1 or not given[at + 1]:
-        raise SettingError(f"{OPTION} needs a directory: the --out of the run to go on with")
+        raise SettingError(f"{OPTION} needs a directory: the --out of the run to resume")
     rest = given[:at] + given[at + 2 :]
     if rest:
-        raise SettingError(
-            f"{OPTION} goes on with the settings that the run began with: leave out {shlex.join(rest)}, or start "
-            "another run"
-        )
+        raise SettingError(f"{OPTION} uses the settings of the run: leave out {shlex.join(rest)}, or start another run")
     return Path(given[at + 1])
 
 
-def _kept(place: Path) -> tuple[list[str], Path]:
-    """The words of the command, and the directory where they were given."""
-    file = Path(f"{place}{COMMAND}")
+def _read_command(run: Path) -> tuple[list[str], Path]:
+    """The words of the run's command, and its working directory."""
+    file = Path(f"{run}{COMMAND}")
     if not file.exists():
-        if Path(f"{place}{CHECKPOINT}").exists():
-            raise RunError(f"'{file}' is missing: give the command that trained '{place}' again, which goes on")
-        raise RunError(f"nothing to resume at '{place}': give the --out of a run that was killed or interrupted")
+        if Path(f"{run}{CHECKPOINT}").exists():
+            raise RunError(f"'{file}' is missing: rerun the command that trained '{run}', which resumes")
+        raise RunError(f"nothing to resume at '{run}': pass the --out of a run that was interrupted or killed")
     try:
         about = json.loads(file.read_text(encoding="utf-8"))
         command, directory = [str(word) for word in about["command"]], (file.parent / about["directory"]).resolve()
     except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"'{file}' is not a command ({type(error).__name__}): remove it, and train anew") from error
+        raise RunError(f"'{file}' is not a command ({type(error).__name__}): remove it, and train again") from error
     if not directory.is_dir():
-        raise RunError(f"the command of '{place}' was given in '{directory}', which is gone: give it again elsewhere")
+        raise RunError(f"the command of '{run}' was run in '{directory}', which does not exist: rerun it elsewhere")
     return command, directory
