@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from understudy.algorithms import ALGORITHMS
-from understudy.cli.train_command import Kinds, expert_from
+from understudy.algorithms import available as available_algorithms
+from understudy.cli.train_command import Kinds, expert_from, import_from_current_directory
 from understudy.collect.recording import record
 from understudy.core import display
 from understudy.core.errors import RunError, install_command
@@ -40,7 +40,7 @@ def algorithms() -> None:
             ", ".join(card.actions),
             card.reference,
         )
-        for card in (*(algorithm.card for algorithm in ALGORITHMS.values()), *CARDS.values())
+        for card in (*(algorithm.card for algorithm in available_algorithms().values()), *CARDS.values())
     ]
     headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
     display.show(headers, rows)
@@ -167,6 +167,7 @@ def record_command(
     check_place(out)
     if Path(out).exists():
         raise RunError(f"the file '{out}' already exists: choose another name, or remove it first")
+    import_from_current_directory()
     with display.working(f"recording {episodes} episodes of {env}"):
         demonstrations = record(env, expert_from(expert, env, expert_activation), episodes, seed, noise=noise)
     demonstrations.save(out)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from understudy import data
-from understudy.algorithms import bc, daequil, dagger
+from understudy.algorithms.off_q.bc import BC
+from understudy.algorithms.on_q.daequil import DAeQuIL
+from understudy.algorithms.on_q.dagger import DAgger
 from understudy.collect.rollouts import Episodes, rollout
 from understudy.core import display
 from understudy.core.progress import Progress
@@ -88,12 +90,12 @@ def demo(out: str | os.PathLike[str], progress: ProgressBar) -> Rows:
 
 def _experiments(forest: Forest, pendulum: Pendulum) -> list[tuple[Algorithm, Forest | Pendulum, list[int]]]:
     """Algorithm, environment, and the numbers of demonstrated episodes."""
-    cloning = bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, gradient_steps=500)
+    cloning = BC(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=20, gradient_steps=500)
     return [
         (cloning, pendulum, [2, 5, 10, 25]),
         (cloning, forest, [5, 25]),
-        (dagger.preset("forest"), forest, [DEMONSTRATIONS]),
-        (daequil.preset("linear", moments=clear_swerve(forest)), forest, [DEMONSTRATIONS]),
+        (DAgger.preset("forest"), forest, [DEMONSTRATIONS]),
+        (DAeQuIL.preset("linear", moments=clear_swerve(forest)), forest, [DEMONSTRATIONS]),
     ]
 
 

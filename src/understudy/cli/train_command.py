@@ -14,7 +14,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes
 from tyro.extras import SubcommandApp
 
-from understudy.algorithms import ALGORITHMS, find
+from understudy.algorithms import available, find
 from understudy.core import display
 from understudy.core.errors import NeedsError, SettingError, check_whole
 from understudy.core.options import Name, Path_, default
@@ -95,6 +95,7 @@ def train(words: Sequence[str]) -> int:
         words, out = resumed
     if not words or words[0].startswith("-"):
         return _list_algorithms(words)
+    import_from_current_directory()
     algorithm, options, expert, workers = parse(words)
     if out is not None:
         options = dataclasses.replace(options, out=out)
@@ -103,7 +104,7 @@ def train(words: Sequence[str]) -> int:
 
 def _list_algorithms(words: list[str]) -> int:
     app = SubcommandApp()
-    for name, algorithm in ALGORITHMS.items():
+    for name, algorithm in available().items():
         app.command(lambda: None, name=name, help=str(algorithm.__doc__).splitlines()[0])
     app.cli(prog="understudy train", description=ABOUT, args=words or ["--help"])
     return 0
@@ -257,6 +258,12 @@ def _resume_command(out: str) -> str:
     return f"understudy train {resuming.OPTION} {shlex.quote(out)}"
 
 
+def import_from_current_directory() -> None:
+    """Let module:Class and module:function name modules in the current directory."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
 def _budgeted(options: ExpertOptions, env: str | None) -> Any:
     """The expert of the options, with its budget of queries."""
     expert = expert_from(options.expert, env, options.expert_activation)
@@ -270,7 +277,6 @@ def _budgeted(options: ExpertOptions, env: str | None) -> Any:
 
 def expert_from(name: str | None, env: str | None, activation: Activation | None) -> Any:
     """The expert's name as given, or the network in its file of weights where an activation is given."""
-    sys.path.insert(0, "")  # module:function may be in the current directory
     if activation is None:
         return name
     if name is None or env is None or not holds_weights(name):
