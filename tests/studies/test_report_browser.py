@@ -1,44 +1,57 @@
-"""The report in a browser: it renders, its curves are there to see, its toggles work, and nothing complains."""
+"""The report in Chromium: visible curves, working toggles, no errors and no requests. Skipped without Chromium."""
 
 import base64
 import re
 
 import pytest
 
-import browser
-from study_cells import cell, counts, figure
+from support import browser
+from support.study_records import curve_records, make_record, offline_records
+from understudy.core.statistics import Sample
+from understudy.studies.published import Published
 from understudy.studies.report import render
 
-pytestmark = pytest.mark.skipif(browser.found() is None, reason=browser.SKIPPED)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser.find_chromium() is None, reason=browser.NO_CHROMIUM),
+]
 
 HOSTILE = "</script><img src=x onerror=\"document.title='run'\">"
 SIZES = "els => els.map(e => e.getBoundingClientRect()).map(r => [r.width, r.height])"
 VISIBLE = "els => els.filter(e => e.getClientRects().length && getComputedStyle(e).display !== 'none').length"
 
 
+def find_published(env, algorithm, hyperparameters):
+    """A published curve of each online algorithm, and published points of each offline one."""
+    by_steps = {x: Sample(float(x) / 250, 50.0, 5) for x in range(0, 500_000, 25_000)}
+    by_trajectories = {count: Sample(80.0 * count, 30.0, 5) for count in (5, 10, 25)}
+    return Published(algorithm, by_steps, 20, by_trajectories)
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """Curves, data sizes, a clip, trouble and hostile text, all on one page."""
-    cells = [
-        *figure(),
-        *counts(),
-        cell("gail", 7, trajectories=5, label="GAIL", status="diverged", handed=False, evaluations=3),
-        cell("bc", 0, env=HOSTILE, label=HOSTILE + "long" * 40, evaluations=1),
+    """A page with curves, trajectory counts, a clip, a diverged run and hostile text."""
+    records = [
+        *curve_records(),
+        *offline_records(),
+        make_record("gail", 7, trajectories=5, label="GAIL", status="diverged", final=False, evaluations=3),
+        make_record("bc", 0, env=HOSTILE, label=HOSTILE + "long" * 40, evaluations=1, x_kind="round"),
     ]
     dot = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render(cells, "A study", "study report", {"AntBulletEnv-v0": dot}), encoding="utf-8")
+    page = render(records, "A study", "study report", {"AntBulletEnv-v0": dot}, (), find_published)
+    path.write_text(page, encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    with browser.Browser(browser.found()) as running:
+    with browser.Browser(browser.find_chromium()) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def desk(chromium, file):
+def desktop(chromium, file):
     return chromium.page(file)
 
 
@@ -46,22 +59,22 @@ def over(page, selector, function):
     return page.run(f"({function})([...document.querySelectorAll({selector!r})])")
 
 
-def test_curves_and_bands_are_visible(desk):
-    means, bands = over(desk, "path.mean", SIZES), over(desk, "path.band.wide", SIZES)
+def test_curves_and_bands_are_visible(desktop):
+    means, bands = over(desktop, "path.mean", SIZES), over(desktop, "path.band.wide", SIZES)
     assert len(means) == 3 + 3 + 2 + 2
     assert len(bands) >= 3
     assert all(width > 50 and height > 1 for width, height in means + bands)
-    areas = over(desk, ".area", SIZES)
+    areas = over(desktop, ".area", SIZES)
     assert len(areas) == 3
     assert all(width > 600 and height > 200 for width, height in areas)
 
 
-def test_nothing_is_complained_about_and_nothing_is_asked_of_the_network(desk):
-    assert desk.errors == []
-    assert desk.requests == []
+def test_page_has_no_errors_and_makes_no_requests(desktop):
+    assert desktop.errors == []
+    assert desktop.requests == []
 
 
-def test_the_complaints_of_a_page_would_be_seen(chromium, tmp_path):
+def test_errors_and_requests_of_a_page_are_detected(chromium, tmp_path):
     path = tmp_path / "bad.html"
     path.write_text("<script>console.error('one'); nothing.there</script><img src=gone.png>", encoding="utf-8")
     page = chromium.page(path)
@@ -69,13 +82,13 @@ def test_the_complaints_of_a_page_would_be_seen(chromium, tmp_path):
     assert len(page.requests) == 1
 
 
-def test_hostile_text_is_shown_as_text(desk):
-    assert desk.run("document.title") == "A study"
-    assert over(desk, "img", "els => els.map(e => e.src.slice(0, 10))") == ["data:image"]
-    assert HOSTILE in desk.run("document.body.innerText")
+def test_hostile_text_is_shown_as_text(desktop):
+    assert desktop.run("document.title") == "A study"
+    assert over(desktop, "img", "els => els.map(e => e.src.slice(0, 10))") == ["data:image"]
+    assert HOSTILE in desktop.run("document.body.innerText")
 
 
-def test_the_pages_policy_runs_no_script_but_its_own(chromium, file, tmp_path):
+def test_content_security_policy_blocks_injected_scripts(chromium, file, tmp_path):
     path = tmp_path / "injected.html"
     text = file.read_text(encoding="utf-8").replace("<main>", "<script>document.title = 'run'</script><main>")
     path.write_text(text, encoding="utf-8")
@@ -84,7 +97,7 @@ def test_the_pages_policy_runs_no_script_but_its_own(chromium, file, tmp_path):
     assert any("Content Security Policy" in error for error in page.errors)
 
 
-def test_a_click_in_the_legend_hides_a_curve_and_another_shows_it_again(chromium, file):
+def test_a_click_in_the_legend_toggles_a_curve(chromium, file):
     page = chromium.page(file)
     before = over(page, "figure path.mean", VISIBLE)
     click = "document.querySelector('button.key').click()"
@@ -96,7 +109,7 @@ def test_a_click_in_the_legend_hides_a_curve_and_another_shows_it_again(chromium
     assert page.errors == []
 
 
-def test_each_seed_is_shown_on_demand_in_its_own_plot(chromium, file):
+def test_seeds_button_toggles_the_traces_of_its_own_chart(chromium, file):
     page = chromium.page(file)
     assert over(page, ".seeds path", VISIBLE) == 0
     page.run("document.querySelector('button[data-seeds]').click()")
@@ -106,21 +119,21 @@ def test_each_seed_is_shown_on_demand_in_its_own_plot(chromium, file):
     assert over(page, ".seeds path", VISIBLE) == 0
 
 
-def test_the_pointer_reads_out_the_numbers_of_what_is_shown(chromium, file):
+def test_pointer_shows_the_numbers_of_visible_curves(chromium, file):
     page = chromium.page(file)
     move = (
         "(() => { const a = document.querySelector('.area'), b = a.getBoundingClientRect();"
         "a.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + b.width / 2, clientY: b.top + 5}));"
         "return document.querySelector('.readout').textContent })()"
     )
-    told = page.run(move)
-    assert re.match(r"2[2-7][05],000 environment steps\. AdRIL, 20 trajectories: [\d,]+ ± \d+", told)
+    text = page.run(move)
+    assert re.match(r"2[2-7][05],000 environment steps\. AdRIL, 20 trajectories: [\d,]+ ± \d+", text)
     page.run("document.querySelector('button.key').click()")
     assert "AdRIL" not in page.run(move)
 
 
 @pytest.mark.parametrize("width", [360, 768])
-def test_a_phone_never_scrolls_sideways_and_its_tables_scroll_by_themselves(chromium, file, width):
+def test_narrow_page_does_not_scroll_sideways_except_its_tables(chromium, file, width):
     page = chromium.page(file, width=width, height=740)
     assert page.run("document.documentElement.scrollWidth") <= width
     outside = f"els => els.filter(e => e.getBoundingClientRect().right > {width}).map(e => e.outerHTML.slice(0, 80))"
@@ -131,7 +144,7 @@ def test_a_phone_never_scrolls_sideways_and_its_tables_scroll_by_themselves(chro
         assert all(height >= 30 for _, height in sizes)
 
 
-def test_dark_is_dark_and_its_text_can_be_read(chromium, file):
+def test_dark_mode_has_a_dark_background_and_light_text(chromium, file):
     colours = {}
     for dark in (False, True):
         page = chromium.page(file, dark=dark)
@@ -142,7 +155,7 @@ def test_dark_is_dark_and_its_text_can_be_read(chromium, file):
     assert colours[True, "backgroundColor"] < 150 < 600 < colours[True, "color"]
 
 
-def test_print_hides_the_toggles_keeps_the_curves_and_starts_tasks_on_new_pages(chromium, file):
+def test_print_hides_toggles_keeps_curves_and_breaks_pages_between_tasks(chromium, file):
     page = chromium.page(file, width=720, dark=True)
     pages = len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(page.call("Page.printToPDF")["data"])))
     assert pages >= 3
@@ -153,7 +166,7 @@ def test_print_hides_the_toggles_keeps_the_curves_and_starts_tasks_on_new_pages(
     assert page.run("document.documentElement.scrollWidth") <= 720
 
 
-def test_keys_reach_every_toggle(chromium, file):
+def test_toggles_work_with_the_keyboard(chromium, file):
     page = chromium.page(file)
     page.run("document.querySelector('button[data-seeds]').focus()")
     for kind in ("rawKeyDown", "char", "keyUp"):

@@ -171,7 +171,7 @@ def test_a_local_ray_that_lacks_what_is_asked_says_so():
         def nodes(self):
             return [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 9.0, "GPU": 9.0}}]
 
-    hardware = Study.of({**_plain(), "hardware": {"gpus": 1, "cpus": 2}}).hardware
+    hardware = Study.from_dict({**_plain(), "hardware": {"gpus": 1, "cpus": 2}}).hardware
     with pytest.raises(RunError, match="has the 2 CPUs and 1 GPUs of a group: ask for less"):
         on_ray._check_nodes(Small(), hardware, "local")
 
@@ -181,7 +181,7 @@ def test_a_cluster_that_lacks_what_is_asked_is_waited_for(capsys):
         def nodes(self):
             return [{"Alive": True, "Resources": {"CPU": 2.0}}]
 
-    hardware = Study.of({**_plain(), "hardware": {"gpus": 1, "cpus": 2}}).hardware
+    hardware = Study.from_dict({**_plain(), "hardware": {"gpus": 1, "cpus": 2}}).hardware
     on_ray._check_nodes(Small(), hardware, "head:6379")
     assert "waiting for one to join it" in capsys.readouterr().err
 

@@ -119,8 +119,8 @@ def test_a_cell_that_is_trained_later_is_what_it_would_have_been(done, finished,
     Store(done).path(key).unlink()
     run(study(tmp_path), done)
     after = Store(done).read(key)
-    np.testing.assert_allclose(after["rows"][0]["returns"], before["rows"][0]["returns"], rtol=1e-4)
-    assert after["together"] == 1
+    np.testing.assert_allclose(after["evaluations"][0]["returns"], before["evaluations"][0]["returns"], rtol=1e-4)
+    assert after["runs_in_program"] == 1
 
 
 def test_a_damaged_cell_is_set_aside_and_runs_again(done, tmp_path, trainings, capsys):
@@ -467,7 +467,7 @@ def test_ctrl_c_keeps_the_place_of_training(tmp_path):
     assert reported[before:] == [("one on Pendulum", done) for done in range(before + 1, 31)]
     run(Study.load(tmp_path / "s.toml"), tmp_path / "never", progress=watched)
     kept, never = (Store(tmp_path / name).all() for name in ("out", "never"))
-    assert [cell["rows"] for cell in kept] == [cell["rows"] for cell in never]
+    assert [cell["evaluations"] for cell in kept] == [cell["evaluations"] for cell in never]
 
 
 def test_ctrl_c_in_the_last_round_ends_the_study_after_its_group(tmp_path, trainings, monkeypatch):

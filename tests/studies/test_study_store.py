@@ -1,4 +1,4 @@
-"""Where a study's cells are kept: whole or absent, once, whatever happens to the process or the disk."""
+"""The store of a study: atomic writes, damaged files, full disks, locks, several processes."""
 
 import copy
 import errno
@@ -16,103 +16,105 @@ import pytest
 
 import understudy
 from understudy.core.errors import RunError
-from understudy.policies.actor import Actor, load_policy
-from understudy.studies import Store, cells, checksum_of, claims, key_of
+from understudy.policies.actor import Actor
+from understudy.policies.saved import load_policy
+from understudy.studies import Store, cells, claims
+from understudy.studies.cells import FORMAT, cell_key, record_checksum
 
-CELLS = 60
+CELLS = 30
 
 
-def record(seed: int = 0, **changes: Any) -> dict[str, Any]:
-    asked = {
+def make_record(seed: int = 0, **changes: Any) -> dict[str, Any]:
+    config = {
         "algorithm": {"name": "bc", "preset": "default", "settings": {}, "hyperparameters": {"lr": 3e-4}},
         "task": {"env": "Pendulum", "demonstrations": "ab", "trajectories": 1, "expert": None},
         "seed": seed,
-        "protocol": {"steps": None, "every": None, "rounds_every": None, "episodes": 2, "holdout": None},
+        "protocol": {"steps": None, "eval_every": None, "eval_every_rounds": None, "eval_episodes": 2, "holdout": None},
     }
     return {
-        "format": 1,
-        "key": key_of(asked),
-        "asked": asked,
-        "shown": {"label": "bc — cloning", "demos": "bundled", "expert_return": -150.5},
-        "rows": [{"x_kind": "final", "x": 1, "steps": None, "payoff": 0.1, "returns": [-150.25, -0.1]}],
+        "format": FORMAT,
+        "key": cell_key(config),
+        "config": config,
+        "display": {"label": "bc — cloning", "demos": "bundled", "expert_return": -150.5},
+        "evaluations": [{"x_kind": "final", "x": 1, "steps": None, "payoff": 0.1, "returns": [-150.25, -0.1]}],
         "status": "finished",
         "seconds": 1.5,
-        "together": 2,
+        "runs_in_program": 2,
         "env_steps": None,
         "queries": None,
-        "made": {"command": "understudy study run x.toml", "versions": {}, "date": "2026-01-01", "device": "cpu"},
+        "provenance": {"command": "understudy study run x.toml", "versions": {}, "date": "2026-01-01", "device": "cpu"},
         **changes,
     }
 
 
-def row(**changes: Any) -> dict[str, Any]:
-    return {**record()["rows"][0], **changes}
+def make_row(**changes: Any) -> dict[str, Any]:
+    return {**make_record()["evaluations"][0], **changes}
 
 
-def test_a_cell_is_read_as_it_was_written(tmp_path: Path) -> None:
-    store, one = Store(tmp_path / "s"), record()
-    assert (store.has(one["key"]), store.keys(), store.all()) == (False, [], [])
+def test_a_cell_reads_back_unchanged(tmp_path: Path) -> None:
+    store, one = Store(tmp_path / "s"), make_record()
+    assert (store.has(one["key"]), store.keys(), store.read_all()) == (False, [], [])
     assert store.write(one)
     assert store.has(one["key"])
     found = Store(tmp_path / "s").read(one["key"])
-    assert found == {**one, "checksum": checksum_of(one)}
-    assert [cell["key"] for cell in store.all()] == [one["key"]]
+    assert found == {**one, "checksum": record_checksum(one)}
+    assert [cell["key"] for cell in store.read_all()] == [one["key"]]
     with pytest.raises(RunError, match="no cell 0123456789abcdef"):
         store.read("0123456789abcdef")
-    with pytest.raises(RunError, match="not a cell's key"):
+    with pytest.raises(RunError, match="passwd"):
         store.read("../../etc/passwd")
 
 
-def test_nothing_is_stored_twice(tmp_path: Path) -> None:
+def test_a_stored_cell_is_never_overwritten(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.write(record(seconds=1.0))
-    assert not store.write(record(seconds=2.0))
-    assert store.read(record()["key"])["seconds"] == 1.0
+    assert store.write(make_record(seconds=1.0))
+    assert not store.write(make_record(seconds=2.0))
+    assert store.read(make_record()["key"])["seconds"] == 1.0
 
 
-def test_the_policy_handed_over_is_kept_beside_its_cell(tmp_path: Path) -> None:
+def test_the_final_policy_is_stored_with_its_cell(tmp_path: Path) -> None:
     actor = understudy.experts.bundled.load_expert("CartPole-v1")
     store = Store(tmp_path)
-    store.write(record(), actor)
-    kept = load_policy(store.policy_path(record()["key"]))
+    store.write(make_record(), actor)
+    kept = load_policy(store.policy_path(make_record()["key"]))
     assert isinstance(kept, Actor)
     assert kept([0.0, 0.1, 0.0, 0.1]) == actor([0.0, 0.1, 0.0, 0.1])
-    assert len(store.all()) == 1
+    assert len(store.read_all()) == 1
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "named"),
     [
-        ({"rows": []}, "0 rows of the policy handed over"),
-        ({"rows": [row(), row()]}, "2 rows of the policy handed over"),
-        ({"rows": [row()], "status": "diverged in round 3"}, "1 rows of the policy handed over"),
-        ({"rows": [row(returns=[1.0, float("nan")])]}, "not all finite"),
-        ({"rows": [row(returns=[])]}, "no episode was played"),
-        ({"rows": [row(payoff=float("inf"))]}, "not all finite"),
-        ({"rows": [row(x_kind="epoch")]}, "x_kind is 'epoch'"),
+        ({"evaluations": []}, "0 final evaluations"),
+        ({"evaluations": [make_row(), make_row()]}, "2 final evaluations"),
+        ({"evaluations": [make_row()], "status": "diverged in round 3"}, "1 final evaluations"),
+        ({"evaluations": [make_row(returns=[1.0, float("nan")])]}, "final 1"),
+        ({"evaluations": [make_row(returns=[])]}, "final 1"),
+        ({"evaluations": [make_row(payoff=float("inf"))]}, "final 1"),
+        ({"evaluations": [make_row(x_kind="epoch")]}, "x_kind is 'epoch'"),
         ({"seconds": float("nan")}, "cannot be stored"),
         ({"key": "0" * 16}, "its key"),
-        ({"status": "interrupted after round 2 of 9"}, "its status is 'interrupted after round 2 of 9'"),
+        ({"status": "interrupted after round 2 of 9"}, "interrupted after round 2 of 9"),
     ],
 )
-def test_what_is_not_a_finished_cell_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+def test_records_of_unfinished_cells_are_rejected(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
     store = Store(tmp_path)
-    with pytest.raises(RunError, match=words):
-        store.write(record(**changes))
+    with pytest.raises(RunError, match=named):
+        store.write(make_record(**changes))
     assert not list(store.cells.glob("*"))
 
 
-def test_a_cell_that_diverged_has_no_policy_to_play(tmp_path: Path) -> None:
+def test_a_diverged_cell_is_stored_without_a_final_evaluation(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.write(record(rows=[row(x_kind="env_steps", x=100)], status="diverged: not finite in round 3"))
-    assert store.has(record()["key"])
+    assert store.write(make_record(evaluations=[make_row(x_kind="env_steps", x=100)], status="diverged in round 3"))
+    assert store.has(make_record()["key"])
 
 
-@pytest.mark.parametrize("how", ["cut", "empty", "changed", "renamed", "list", "bytes"])
-def test_a_damaged_cell_is_set_aside_and_counts_as_missing(
-    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("damage", ["cut", "empty", "changed", "renamed", "list", "bytes"])
+def test_a_damaged_cell_is_quarantined_and_counts_as_missing(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store, one, two = Store(tmp_path), record(0), record(1)
+    store, one, two = Store(tmp_path), make_record(0), make_record(1)
     store.write(one)
     store.write(two)
     path = store.path(one["key"])
@@ -124,33 +126,33 @@ def test_a_damaged_cell_is_set_aside_and_counts_as_missing(
         "renamed": store.path(two["key"]).read_text(),
         "list": "[1]",
         "bytes": "\0",
-    }[how]
+    }[damage]
     path.write_text(damaged)
     assert not store.has(one["key"])
-    (aside,) = store.quarantined
-    assert aside.path.parent == tmp_path / "quarantine"
-    assert aside.path.read_text() == damaged
-    assert capsys.readouterr().err.count("\n") == 1
-    assert [cell["key"] for cell in store.all()] == [two["key"]]
+    (file,) = store.quarantined
+    assert file.path.parent == tmp_path / "quarantine"
+    assert file.path.read_text() == damaged
+    assert f"cell {one['key']} is damaged" in capsys.readouterr().err
+    assert [cell["key"] for cell in store.read_all()] == [two["key"]]
     assert store.write(one)
-    assert store.read(one["key"])["rows"] == one["rows"]
+    assert store.read(one["key"])["evaluations"] == one["evaluations"]
 
 
-def test_a_damaged_cell_is_replaced_when_it_is_written_again(tmp_path: Path) -> None:
+def test_writing_a_damaged_cell_again_replaces_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(record())
-    store.path(record()["key"]).write_text("{")
-    assert store.write(record())
+    store.write(make_record())
+    store.path(make_record()["key"]).write_text("{")
+    assert store.write(make_record())
     assert len(store.quarantined) == 1
-    assert store.has(record()["key"])
+    assert store.has(make_record()["key"])
 
 
-def test_a_full_disk_leaves_finished_cells_and_nothing_half_written(
+def test_a_full_disk_keeps_stored_cells_and_leaves_no_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path)
     for seed in range(3):
-        store.write(record(seed))
+        store.write(make_record(seed))
     before = sorted(os.listdir(store.cells))
 
     def full(path: Path, text: str) -> None:
@@ -158,64 +160,67 @@ def test_a_full_disk_leaves_finished_cells_and_nothing_half_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(cells, "_write", full)
-    with pytest.raises(RunError, match=r"no space left for cell .*: 3 finished cells are intact in") as error:
-        store.write(record(7), understudy.experts.bundled.load_expert("CartPole-v1"))
+    with pytest.raises(RunError, match=r"no space left for cell .* 3 finished cells") as error:
+        store.write(make_record(7), understudy.experts.bundled.load_expert("CartPole-v1"))
     assert str(tmp_path) in str(error.value)
     assert sorted(os.listdir(store.cells)) == before
     monkeypatch.undo()
-    assert len(store.all()) == 3
-    assert store.write(record(7))
+    assert len(store.read_all()) == 3
+    assert store.write(make_record(7))
 
 
-def test_a_directory_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_directories_of_other_format_versions_are_rejected(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.begin({"name": "small", "title": "A small one"})
-    store.write(record())
+    store.write(make_record())
     about = json.loads((tmp_path / "study.json").read_text())
-    assert about == {"format": 1, "study": {"name": "small", "title": "A small one"}}
-    (tmp_path / "study.json").write_text(json.dumps({**about, "format": 2}))
-    with pytest.raises(RunError, match="format 2, and this one knows format 1: upgrade understudy"):
+    assert about == {"format": FORMAT, "study": {"name": "small", "title": "A small one"}}
+    (tmp_path / "study.json").write_text(json.dumps({**about, "format": FORMAT + 1}))
+    with pytest.raises(RunError, match=f"format {FORMAT + 1} .* format {FORMAT}: upgrade"):
+        Store(tmp_path)
+    (tmp_path / "study.json").write_text(json.dumps({**about, "format": FORMAT - 1}))
+    with pytest.raises(RunError, match=f"format {FORMAT - 1} .* --out"):
         Store(tmp_path)
     (tmp_path / "study.json").write_text("{")
-    with pytest.raises(RunError, match="is damaged"):
+    with pytest.raises(RunError, match=r"study\.json"):
         Store(tmp_path)
     (tmp_path / "study.json").write_text(json.dumps(about))
-    newer = {**record(), "format": 2}
-    store.path(record()["key"]).write_text(json.dumps({**newer, "checksum": checksum_of(newer)}))
-    with pytest.raises(RunError, match="upgrade understudy"):
-        Store(tmp_path).has(record()["key"])
-    assert store.path(record()["key"]).exists()
+    newer = {**make_record(), "format": FORMAT + 1}
+    store.path(make_record()["key"]).write_text(json.dumps({**newer, "checksum": record_checksum(newer)}))
+    with pytest.raises(RunError, match=f"format {FORMAT + 1}"):
+        Store(tmp_path).has(make_record()["key"])
+    assert store.path(make_record()["key"]).exists()
 
 
-def test_a_changed_study_goes_on_in_its_directory_and_others_are_left_alone(tmp_path: Path) -> None:
+def test_a_changed_study_keeps_its_cells_and_other_directories_are_rejected(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     store.begin({"name": "small", "title": "one"})
-    store.write(record())
+    store.write(make_record())
     store.begin({"name": "small", "title": "two"})
-    assert store.about() == {"format": 1, "study": {"name": "small", "title": "two"}}
-    assert store.has(record()["key"])
+    assert store.read_study_file() == {"format": FORMAT, "study": {"name": "small", "title": "two"}}
+    assert store.has(make_record()["key"])
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="is not empty, and no study"):
+    with pytest.raises(RunError, match="--out"):
         Store(tmp_path).begin({"name": "small", "title": "one"})
-    with pytest.raises(RunError, match="choose another with --out"):
-        Store(tmp_path).check_own()
-    with pytest.raises(RunError, match="is a file"):
+    with pytest.raises(RunError, match="--out"):
+        Store(tmp_path).check_directory()
+    with pytest.raises(RunError, match=r"thesis\.txt"):
         Store(tmp_path / "thesis.txt")
 
 
-def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.write(record())
-    old, new = (store.cells / f".{record()['key']}.json.{name}.json" for name in ("old", "new"))
+    store.write(make_record())
+    old, new = (store.cells / f".{make_record()['key']}.json.{name}.json" for name in ("old", "new"))
     for path in (old, new):
         path.write_text("{")
-    os.utime(old, (0, time.time() - 2 * cells.LEFT_OVER))
-    assert len(store.all()) == 1
+    os.utime(old, (0, time.time() - 2 * cells.STALE_AFTER))
+    assert len(store.read_all()) == 1
     store.begin({"name": "small", "title": "one"})
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_a_group_is_claimed_once(tmp_path: Path) -> None:
+def test_a_group_can_be_claimed_once(tmp_path: Path) -> None:
     store, other = Store(tmp_path), Store(tmp_path)
     claim = store.claim("abc")
     assert claim is not None
@@ -229,7 +234,7 @@ def test_a_group_is_claimed_once(tmp_path: Path) -> None:
     again.release()
 
 
-def test_the_claim_of_a_killed_process_is_free(tmp_path: Path) -> None:
+def test_the_claim_of_a_killed_process_is_released(tmp_path: Path) -> None:
     path = tmp_path / "claims" / "abc.lock"
     program = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); "
@@ -252,9 +257,9 @@ def test_the_claim_of_a_killed_process_is_free(tmp_path: Path) -> None:
         holder.wait()
 
 
-def test_without_locks_the_reason_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_file_locks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "fcntl", None)
-    with pytest.raises(RunError, match="needs file locks"):
+    with pytest.raises(RunError, match="fcntl"):
         Store(tmp_path).claim("abc")
 
 
@@ -270,13 +275,13 @@ for cell in cells:
 """
 
 
-def writers(directory: Path, count: int) -> list[subprocess.Popen[str]]:
-    """Processes that are ready to write the same cells to the same directory."""
+def start_writers(directory: Path, count: int) -> list[subprocess.Popen[str]]:
+    """Start processes that wait to write the same cells to the same directory."""
     listed = directory.with_suffix(".json")
-    listed.write_text(json.dumps([record(seed) for seed in range(CELLS)]))
-    words = [sys.executable, "-c", WRITER, str(directory), str(listed)]
+    listed.write_text(json.dumps([make_record(seed) for seed in range(CELLS)]))
+    command = [sys.executable, "-c", WRITER, str(directory), str(listed)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    started = [subprocess.Popen(words, **pipes) for _ in range(count)]
+    started = [subprocess.Popen(command, **pipes) for _ in range(count)]
     for writer in started:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
@@ -296,44 +301,45 @@ def end(writer: subprocess.Popen[str], kill: bool = False) -> int:
     return writer.returncode
 
 
-def test_processes_that_write_the_same_cells_leave_one_of_each_though_some_are_killed(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_concurrent_writers_store_each_cell_once_even_if_some_are_killed(tmp_path: Path) -> None:
     directory = tmp_path / "s"
-    *killed, first, second = writers(directory, 4)
+    *killed, first, second = start_writers(directory, 4)
     for moment, writer in zip((0.005, 0.02), killed, strict=True):
         begin(writer)
         time.sleep(moment)
         end(writer, kill=True)
         store = Store(directory)
-        assert len(store.all()) == len(store.keys())
+        assert len(store.read_all()) == len(store.keys())
         assert not store.quarantined
-    before = {cell["key"]: cell for cell in Store(directory).all()}
+    before = {cell["key"]: cell for cell in Store(directory).read_all()}
     begin(first)
     begin(second)
     assert (end(first), end(second)) == (0, 0)
     store = Store(directory)
-    assert len(store.all()) == CELLS
+    assert len(store.read_all()) == CELLS
     assert not store.quarantined
-    assert before.items() <= {cell["key"]: cell for cell in store.all()}.items()
+    assert before.items() <= {cell["key"]: cell for cell in store.read_all()}.items()
 
 
-def test_a_record_is_not_changed_by_storing_it(tmp_path: Path) -> None:
-    one = record()
+def test_storing_a_record_does_not_modify_it(tmp_path: Path) -> None:
+    one = make_record()
     before = copy.deepcopy(one)
     Store(tmp_path).write(one)
     assert one == before
 
 
-def test_a_study_may_begin_in_several_processes_at_once(tmp_path: Path) -> None:
+def test_several_threads_can_begin_a_study_at_once(tmp_path: Path) -> None:
     failed: list[BaseException] = []
 
     def begin_it(store: Store, together: threading.Barrier) -> None:
         together.wait()
         try:
             store.begin({"name": "small", "title": "one"})
-        except BaseException as error:  # noqa: BLE001 (a thread's errors are not the test's)
+        except BaseException as error:  # noqa: BLE001 (an error in a thread does not fail a test)
             failed.append(error)
 
-    for number in range(40):
+    for number in range(10):
         together = threading.Barrier(3)
         stores = [Store(tmp_path / str(number)) for _ in range(3)]
         threads = [threading.Thread(target=begin_it, args=(store, together)) for store in stores]
@@ -341,5 +347,5 @@ def test_a_study_may_begin_in_several_processes_at_once(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert stores[0].about() == {"format": 1, "study": {"name": "small", "title": "one"}}
+        assert stores[0].read_study_file() == {"format": FORMAT, "study": {"name": "small", "title": "one"}}
     assert failed == []

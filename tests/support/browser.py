@@ -1,4 +1,4 @@
-"""A headless Chromium for tests, driven through its DevTools pipe with the standard library alone."""
+"""A headless Chromium for tests, controlled through its DevTools pipe. Needs the standard library only."""
 
 import functools
 import itertools
@@ -24,40 +24,40 @@ FLAGS = (
     ),
     *("--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe"),
 )
-PATIENCE = 30.0
-SKIPPED = "no Chromium found (apt-get install chromium)"
-"""Why browser tests are skipped, where they are."""
+TIMEOUT = 30.0
+NO_CHROMIUM = "no Chromium found (apt-get install chromium)"
+"""Reason for skipping browser tests."""
 
 
 @functools.cache
-def found() -> str | None:
-    """Where a Chromium is that starts, or None."""
+def find_chromium() -> str | None:
+    """Path of a Chromium that starts, or None."""
     for path in filter(None, map(shutil.which, NAMES)):
-        if subprocess.run([path, "--version"], capture_output=True, timeout=PATIENCE).returncode == 0:
+        if subprocess.run([path, "--version"], capture_output=True, timeout=TIMEOUT).returncode == 0:
             return path
     return None
 
 
 class Browser:
-    """One process; `page` opens a page in it. Use it in a `with`."""
+    """A browser process, used in a `with` block. `page` opens a page."""
 
     def __init__(self, program: str):
         self._numbers, self._rest = itertools.count(1), b""
         self._events: list[dict[str, Any]] = []
         self._home = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        there, self._write = (_high(end) for end in os.pipe())
-        self._read, back = (_high(end) for end in os.pipe())
-        # The pipe is on descriptors 3 and 4, whichever they are here.
-        line = f'exec "$0" "$@" 3<&{there} 4>&{back} {there}<&- {back}>&-'
+        child_read, self._write = (_high(end) for end in os.pipe())
+        self._read, child_write = (_high(end) for end in os.pipe())
+        # Chromium expects the pipe on descriptors 3 and 4.
+        line = f'exec "$0" "$@" 3<&{child_read} 4>&{child_write} {child_read}<&- {child_write}>&-'
         flags = [*FLAGS, f"--user-data-dir={self._home.name}", "about:blank"]
         self._process = subprocess.Popen(
             ["bash", "-c", line, program, *flags],
-            pass_fds=(there, back),
+            pass_fds=(child_read, child_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(there)
-        os.close(back)
+        os.close(child_read)
+        os.close(child_write)
 
     def __enter__(self) -> "Browser":
         return self
@@ -66,15 +66,15 @@ class Browser:
         self.call("Browser.close")
         os.close(self._write)
         os.close(self._read)
-        self._process.wait(PATIENCE)
+        self._process.wait(TIMEOUT)
         self._home.cleanup()
 
     def call(self, method: str, session: str | None = None, **arguments: Any) -> dict[str, Any]:
-        """A DevTools command's result; what happens meanwhile is kept for `events`."""
+        """The result of a DevTools command. Events that arrive meanwhile are kept for `events`."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": arguments} | ({"sessionId": session} if session else {})
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while True:
             answer = self._message(until)
             if answer.get("id") == number:
@@ -84,8 +84,8 @@ class Browser:
             self._events.append(answer)
 
     def wait(self, method: str, session: str) -> None:
-        """Until an event has come."""
-        until = time.monotonic() + PATIENCE
+        """Wait for an event."""
+        until = time.monotonic() + TIMEOUT
         while not any(e.get("method") == method and e.get("sessionId") == session for e in self._events):
             self._events.append(self._message(until))
 
@@ -100,14 +100,14 @@ class Browser:
             ready, _, _ = select.select([self._read], [], [], max(0.0, until - time.monotonic()))
             chunk = os.read(self._read, 1 << 16) if ready else b""
             if not chunk:
-                raise RuntimeError("Chromium does not answer" if not ready else "Chromium has ended")
+                raise RuntimeError("Chromium did not answer in time" if not ready else "Chromium has ended")
             self._rest += chunk
         message, _, self._rest = self._rest.partition(b"\0")
         return json.loads(message)
 
 
 class Page:
-    """A page that has loaded, with what went wrong on it and what it asked the network for."""
+    """A loaded page with its errors and network requests."""
 
     def __init__(self, browser: Browser, file: Path, width: int, height: int, dark: bool):
         self._browser = browser
@@ -134,21 +134,21 @@ class Page:
 
     @property
     def errors(self) -> list[str]:
-        """Exceptions, console errors and the browser's own complaints."""
-        made = []
+        """Exceptions, console errors and warnings, and browser log entries."""
+        errors = []
         for event in self._browser.events(self._session):
-            said = event["params"]
+            params = event["params"]
             if event["method"] == "Runtime.exceptionThrown":
-                made.append(said["exceptionDetails"]["text"])
-            elif event["method"] == "Runtime.consoleAPICalled" and said["type"] in ("error", "warning", "assert"):
-                made.append(str(said["args"]))
-            elif event["method"] == "Log.entryAdded" and said["entry"]["level"] in ("error", "warning"):
-                made.append(said["entry"]["text"])
-        return made
+                errors.append(params["exceptionDetails"]["text"])
+            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+                errors.append(str(params["args"]))
+            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                errors.append(params["entry"]["text"])
+        return errors
 
     @property
     def requests(self) -> list[str]:
-        """What was asked for beside the page itself and what it carries."""
+        """Network requests except for the page itself and data: URLs."""
         sent = [e["params"]["request"]["url"] for e in self._browser.events(self._session) if _is_request(e)]
         return [url for url in sent[1:] if not url.startswith("data:")]
 
@@ -158,8 +158,8 @@ def _is_request(event: dict[str, Any]) -> bool:
 
 
 def _high(descriptor: int) -> int:
-    """The same pipe on a descriptor that does not get into the way of 3 and 4."""
-    import fcntl  # there is none on Windows, where everything else here can be imported
+    """The same pipe on a descriptor other than 3 and 4."""
+    import fcntl  # POSIX only
 
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
     os.close(descriptor)
