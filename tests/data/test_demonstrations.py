@@ -1,4 +1,4 @@
-"""Demonstrations: what comes in is checked, what goes out comes back, and bad data is named."""
+"""Demonstrations: checks of the data, and saving and loading."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ N = 30
 
 
 def arrays(**changes):
-    """A valid file's arrays, with changes; a change to None drops the key."""
+    """The arrays of a valid file with some changed. None removes a key."""
     rng = np.random.default_rng(0)
     base = {
         "observations": rng.normal(size=(N, 2)).astype(np.float32),
@@ -31,13 +31,13 @@ def write(path, **changes):
     return str(path)
 
 
-def spoiled(array, index, value):
+def changed(array, index, value):
     array = array.copy()
     array[index] = value
     return array
 
 
-def test_what_is_saved_comes_back(tmp_path):
+def test_loading_returns_what_was_saved(tmp_path):
     terminals = np.zeros(N, bool)
     terminals[[9, 29]] = True
     given = us.Demonstrations.from_arrays(
@@ -58,8 +58,8 @@ def test_what_is_saved_comes_back(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["demos.npz"]
 
 
-def walked(lengths, width=2, seed=0):
-    """Arrays of episodes in which each step begins where the one before it ended, zeros of both signs among them."""
+def continuous_episodes(lengths, width=2, seed=0):
+    """Episodes in which each observation is the previous next observation. Some numbers are 0.0 and -0.0."""
     rng = np.random.default_rng(seed)
     paths = [rng.normal(size=(length + 1, width)).astype(np.float32) for length in lengths]
     for path in paths:
@@ -78,14 +78,12 @@ def walked(lengths, width=2, seed=0):
     seed=st.integers(0, 99),
 )
 @hypothesis.settings(max_examples=40, deadline=None)
-def test_next_observations_that_repeat_come_back_to_the_last_bit_from_the_ends_alone(
-    tmp_path_factory, episodes, width, seed
-):
-    path = tmp_path_factory.getbasetemp() / "walked.npz"
+def test_repeated_next_observations_are_saved_as_last_observations_bit_for_bit(tmp_path_factory, episodes, width, seed):
+    path = tmp_path_factory.getbasetemp() / "episodes.npz"
     lengths, terminal = zip(*episodes, strict=True)
     terminals = np.zeros(sum(lengths), bool)
     terminals[np.cumsum(lengths) - 1] = terminal
-    saved = us.Demonstrations.from_arrays(**walked(lengths, width, seed), terminals=terminals)
+    saved = us.Demonstrations.from_arrays(**continuous_episodes(lengths, width, seed), terminals=terminals)
     saved.save(path)
     with np.load(path) as file:
         assert "next_observations" not in file.files
@@ -97,8 +95,8 @@ def test_next_observations_that_repeat_come_back_to_the_last_bit_from_the_ends_a
 
 
 @pytest.mark.parametrize("value", [7.0, -0.0], ids=["another number", "another sign of zero"])
-def test_next_observations_that_do_not_repeat_are_kept_whole(value, tmp_path):
-    given = walked([3, 1, 4])
+def test_other_next_observations_are_saved_in_full(value, tmp_path):
+    given = continuous_episodes([3, 1, 4])
     given["observations"][1] = 0.0
     given["next_observations"][0] = value
     us.Demonstrations.from_arrays(**given).save(tmp_path / "d.npz")
@@ -108,7 +106,7 @@ def test_next_observations_that_do_not_repeat_are_kept_whole(value, tmp_path):
 
 
 def test_a_file_may_have_next_observations_or_last_ones_or_both(tmp_path):
-    given = walked([3, 1, 4])
+    given = continuous_episodes([3, 1, 4])
     whole = given.pop("next_observations")
     ends = {"last_observations": whole[[2, 3, 7]].astype(np.float64)}
     for forms in ({"next_observations": whole}, ends, {"next_observations": whole, **ends}):
@@ -116,34 +114,34 @@ def test_a_file_may_have_next_observations_or_last_ones_or_both(tmp_path):
         np.testing.assert_array_equal(us.load(tmp_path / "d.npz").next_observations, whole)
     first = us.load(tmp_path / "d.npz", episodes=2)
     np.testing.assert_array_equal(first.next_observations, whole[:4])
-    # Steps inside an episode may lead elsewhere, where next_observations says so; its ends are what both tell.
-    np.savez(tmp_path / "d.npz", **given, **ends, next_observations=spoiled(whole, 0, 7.0))
+    # Inside an episode, next_observations may differ from the next row.
+    np.savez(tmp_path / "d.npz", **given, **ends, next_observations=changed(whole, 0, 7.0))
     np.testing.assert_array_equal(us.load(tmp_path / "d.npz").next_observations[0], 7.0)
 
 
-def test_bundled_files_say_everything_once():
+def test_bundled_files_have_last_observations_only():
     for path in bundled().values():
         with np.load(path) as file:
             assert "next_observations" not in file.files
             assert file["last_observations"].shape == (25, file["observations"].shape[1])
 
 
-def test_a_plain_file_of_the_papers_layout_is_enough(tmp_path):
+def test_a_file_with_the_required_arrays_is_enough(tmp_path):
     path = write(tmp_path / "d.npz", mean_return=np.array(5.0), std_return=np.array(1.0))
     loaded = us.load(path, episodes=2)
     assert (loaded.episodes, loaded.steps) == (2, 25)
     assert loaded.bounds_from_data
-    assert loaded.expert_return == (5.0, 1.0, 3)  # over all three episodes, however many are used
+    assert loaded.expert_return == (5.0, 1.0, 3)  # over all three episodes, not only the loaded ones
     assert loaded.action_space.low[0] == pytest.approx(float(arrays()["actions"].min()))
 
 
-def test_discrete_actions_are_recognised_by_their_type(tmp_path):
+def test_integer_actions_are_discrete(tmp_path):
     loaded = us.load(write(tmp_path / "d.npz", actions=np.arange(N).reshape(N, 1) % 3))
     assert loaded.action_space == us.Discrete(3)
     assert loaded.actions.shape == (N,)
 
 
-def test_transitions_know_their_time_and_their_ends():
+def test_transitions_have_time_steps_and_episode_ends():
     steps = us.Demonstrations.from_arrays(**arrays()).transitions()
     np.testing.assert_array_equal(steps.t[:12], [*range(10), 0, 1])
     np.testing.assert_array_equal(np.flatnonzero(steps.last), [9, 24, 29])
@@ -154,7 +152,7 @@ def test_transitions_know_their_time_and_their_ends():
     np.testing.assert_array_equal(ended.terminal, ended.last)
 
 
-def test_a_split_is_nested_and_disjoint():
+def test_splits_are_nested_and_disjoint():
     demonstrations = us.Demonstrations.from_arrays(**arrays())
     training, held = demonstrations.split([1, 3], 0.3)
     np.testing.assert_array_equal(training.size + held.size, [10, 30])
@@ -176,7 +174,7 @@ def test_bundled_demonstrations_fit_their_environments():
         assert demonstrations.for_task(us.make(name).spec, name).env == name
 
 
-def test_bundled_demonstrations_are_what_the_scripted_expert_does():
+def test_bundled_demonstrations_are_recorded_from_the_scripted_expert():
     again = us.record("Pendulum", episodes=25, seed=0)
     np.testing.assert_allclose(again.observations[:5], us.load("Pendulum").observations[:5], atol=1e-5)
 
@@ -188,71 +186,74 @@ BAD = {
         "no episodes",
     ),
     "an empty episode": ({"lengths": np.array([10, 0, 20])}, "episode 1 has length 0"),
-    "lengths that do not add up": ({"lengths": np.array([10, 10])}, "add up to 20, but there are 30"),
-    "fractional lengths": ({"lengths": np.array([10.5, 19.5])}, "whole numbers"),
+    "lengths that do not add up": ({"lengths": np.array([10, 10])}, "lengths add up to 20"),
+    "fractional lengths": ({"lengths": np.array([10.5, 19.5])}, "lengths has type float64"),
     "too few actions": ({"actions": np.zeros((29, 1))}, "actions has 29 rows"),
     "NaN": (
-        {"observations": spoiled(spoiled(arrays()["observations"], (12, 1), np.nan), (20, 0), np.inf)},
-        "2 values that are NaN or infinite, the first at episode 1, step 2, dimension 1",
+        {"observations": changed(changed(arrays()["observations"], (12, 1), np.nan), (20, 0), np.inf)},
+        "observations has 2 values.*episode 1, step 2, dimension 1",
     ),
-    "an infinite action": ({"actions": spoiled(arrays()["actions"], (3, 0), np.inf)}, "episode 0, step 3"),
+    "an infinite action": ({"actions": changed(arrays()["actions"], (3, 0), np.inf)}, "episode 0, step 3"),
     "actions outside the bounds": (
         {
-            "actions": spoiled(arrays()["actions"], (11, 0), 7.0),
+            "actions": changed(arrays()["actions"], (11, 0), 7.0),
             "action_low": np.array([-1.0]),
             "action_high": np.array([1.0]),
         },
-        r"1 action values are outside the bounds, the first 7 at episode 1, step 1.*\[-1, 1\]",
+        r"1 action values.*7 at episode 1, step 1.*\[-1, 1\]",
     ),
     "a discrete action out of range": (
         {"actions": np.arange(N) % 4, "action_count": np.array(3)},
-        "out of range, the first 3 at episode 0, step 3: discrete actions run from 0 to 2",
+        "the first 3 at episode 0, step 3: .*0 to 2",
     ),
     "a pickled object array": (
         {"observations": np.array([{"a": 1}] * N)},
-        "'observations' cannot be read as a plain array",
+        "'observations'",
     ),
-    "words": ({"observations": np.array(["a"] * N)}, "plain numbers"),
-    "an end inside an episode": ({"terminals": spoiled(np.zeros(N, bool), 4, True)}, "inside an episode.*step 4"),
+    "text": ({"observations": np.array(["a"] * N)}, "observations has type"),
+    "a terminal inside an episode": ({"terminals": changed(np.zeros(N, bool), 4, True)}, "terminals.*step 4"),
     "next observations of another shape": ({"next_observations": np.zeros((N, 3))}, "next_observations has shape"),
     "last observations of another width": (
         {"last_observations": np.zeros((3, 3))},
-        r"last_observations has shape \(3, 3\): \(3, 2\) is needed, an observation for each episode",
+        r"last_observations has shape \(3, 3\): \(3, 2\)",
     ),
     "last observations of too many episodes": (
         {"last_observations": np.zeros((4, 2))},
         r"has shape \(4, 2\): \(3, 2\)",
     ),
     "no last observations": ({"last_observations": np.zeros((0, 2))}, r"last_observations has shape \(0, 2\)"),
-    "an end that is nowhere": (
-        {"last_observations": spoiled(np.zeros((3, 2)), (1, 0), np.nan)},
-        "last_observations has 1 values that are NaN or infinite, the first at episode 1, dimension 0",
+    "a last observation of NaN": (
+        {"last_observations": changed(np.zeros((3, 2)), (1, 0), np.nan)},
+        "last_observations has 1 values.*episode 1, dimension 0",
     ),
-    "two ends of one episode": (
-        {"next_observations": np.zeros((N, 2)), "last_observations": spoiled(np.zeros((3, 2)), (2, 1), 4.0)},
-        "last_observations and next_observations differ in where episodes end, first in episode 2, dimension 1: 4 and",
+    "two last observations of one episode": (
+        {"next_observations": np.zeros((N, 2)), "last_observations": changed(np.zeros((3, 2)), (2, 1), 4.0)},
+        "last_observations and next_observations.*episode 2, dimension 1: 4 and",
     ),
-    "observations of three dimensions": ({"observations": np.zeros((N, 2, 2))}, r"shape \(30, 2, 2\).*flatten"),
-    "observations of nothing": ({"observations": np.zeros((N, 0))}, r"shape \(30, 0\)"),
-    "two rewards a step": ({"rewards": np.zeros((N, 2))}, "rewards has shape.*one number a step"),
-    "no rewards a step": ({"rewards": np.zeros((N, 0))}, "rewards has shape.*one number a step"),
-    "two terminals a step": ({"terminals": np.zeros((N, 2))}, "terminals has shape.*one number a step"),
-    "a horizon of text": ({"horizon": np.array("long")}, "horizon is .*a single number"),
-    "a broken horizon": ({"horizon": np.array(15.5)}, "horizon is 15.5: a whole number"),
+    "observations of three dimensions": ({"observations": np.zeros((N, 2, 2))}, r"observations has shape \(30, 2, 2\)"),
+    "empty observations": ({"observations": np.zeros((N, 0))}, r"shape \(30, 0\)"),
+    "two rewards a step": ({"rewards": np.zeros((N, 2))}, "rewards has shape"),
+    "no rewards a step": ({"rewards": np.zeros((N, 0))}, "rewards has shape"),
+    "two terminals a step": ({"terminals": np.zeros((N, 2))}, "terminals has shape"),
+    "a horizon of text": ({"horizon": np.array("long")}, "horizon is"),
+    "a fractional horizon": ({"horizon": np.array(15.5)}, "horizon is 15.5"),
     "many action counts": ({"actions": np.arange(N) % 3, "action_count": np.array([3, 3])}, "action_count is"),
-    "one bound of two": ({"action_low": np.array([-1.0])}, "has action_low alone"),
-    "bounds upside down": ({"action_low": np.array([1.0]), "action_high": np.array([-1.0])}, "low < high"),
-    "a mean return that is none": ({"mean_return": np.array(np.nan), "std_return": np.array(1.0)}, "mean_return is"),
+    "one bound of two": ({"action_low": np.array([-1.0])}, "action_low"),
+    "low above high": ({"action_low": np.array([1.0]), "action_high": np.array([-1.0])}, "low < high"),
+    "a mean return of NaN": ({"mean_return": np.array(np.nan), "std_return": np.array(1.0)}, "mean_return is"),
     "an enormous length": ({"lengths": np.array([2**62, 2**62, 5])}, "episode 0 has length"),
     "an enormous discrete action": ({"actions": np.full(N, 2**62)}, "a discrete action is 4611686018427387904"),
-    "numbers too large for float32": ({"observations": spoiled(np.zeros((N, 2)), (0, 0), 1e300)}, "NaN or infinite"),
-    "a horizon too short": ({"horizon": np.array(9)}, "horizon is 9, but an episode has 15 steps"),
-    "an unknown way to end": ({"ends": np.array("slowly")}, "ends is 'slowly'"),
+    "numbers too large for float32": (
+        {"observations": changed(np.zeros((N, 2)), (0, 0), 1e300)},
+        "observations has 1 values",
+    ),
+    "a horizon too short": ({"horizon": np.array(9)}, "horizon is 9"),
+    "an unknown end": ({"ends": np.array("slowly")}, "ends is 'slowly'"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_demonstrations_are_named_with_their_file(case, tmp_path):
+def test_invalid_demonstrations_raise_with_the_file_and_the_value(case, tmp_path):
     changes, words = BAD[case]
     path = write(tmp_path / "bad.npz", **changes)
     with pytest.raises(DemonstrationError, match=words) as error:
@@ -261,8 +262,8 @@ def test_bad_demonstrations_are_named_with_their_file(case, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_what_is_not_a_file_of_demonstrations_is_named(tmp_path):
-    with pytest.raises(DemonstrationError, match=r"no file 'nowhere\.npz'"):
+def test_a_file_without_demonstrations_raises(tmp_path):
+    with pytest.raises(DemonstrationError, match=r"nowhere\.npz"):
         us.load("nowhere.npz")
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(DemonstrationError, match="not an npz"):
@@ -277,8 +278,8 @@ def test_what_is_not_a_file_of_demonstrations_is_named(tmp_path):
         us.load("Pendulumm")
 
 
-def test_asking_for_too_many_episodes_says_how_many_there_are():
-    with pytest.raises(DemonstrationError, match="episodes is 99, but there are 25 in Pendulum: ask for 1 to 25"):
+def test_too_many_episodes_raise_with_the_available_number():
+    with pytest.raises(DemonstrationError, match=r"episodes is 99.*1 to 25"):
         us.load("Pendulum", episodes=99)
     with pytest.raises(DemonstrationError, match="episodes is 0"):
         us.load("Pendulum", episodes=0)
@@ -286,24 +287,24 @@ def test_asking_for_too_many_episodes_says_how_many_there_are():
 
 @pytest.mark.parametrize(
     ("env", "words"),
-    [("Forest", r"shape \(3,\), those of Forest \(4,\)"), ("CartPole-v1", "not from this environment")],
+    [("Forest", r"shape \(3,\).*Forest.*\(4,\)"), ("CartPole-v1", r"shape \(3,\).*CartPole-v1.*\(4,\)")],
 )
-def test_demonstrations_of_another_task_are_refused(env, words):
+def test_demonstrations_of_another_environment_raise(env, words):
     with pytest.raises(DemonstrationError, match=words):
         us.imitate(us.bc(rounds=1), us.load("Pendulum"), env=env)
 
 
-def test_actions_of_another_kind_are_refused():
+def test_actions_outside_the_environments_space_raise():
     discrete = us.Demonstrations.from_arrays(np.zeros((N, 3)), np.zeros(N, int))
-    with pytest.raises(DemonstrationError, match="actions are discrete, those of Pendulum continuous"):
+    with pytest.raises(DemonstrationError, match=r"actions are discrete.*Pendulum continuous"):
         discrete.for_task(us.Pendulum().spec, "Pendulum")
-    wild = us.Demonstrations.from_arrays(np.zeros((N, 3)), np.full((N, 1), 5.0))
-    with pytest.raises(DemonstrationError, match=r"outside the bounds, the first 5 .*\[-2, 2\]"):
-        wild.for_task(us.Pendulum().spec, "Pendulum")
+    large = us.Demonstrations.from_arrays(np.zeros((N, 3)), np.full((N, 1), 5.0))
+    with pytest.raises(DemonstrationError, match=r"the first 5 .*\[-2, 2\]"):
+        large.for_task(us.Pendulum().spec, "Pendulum")
 
 
-def test_arrays_that_are_none_are_named():
-    with pytest.raises(DemonstrationError, match="rows of different lengths"):
+def test_arguments_of_the_wrong_type_raise():
+    with pytest.raises(DemonstrationError, match="observations has rows of different lengths"):
         us.Demonstrations.from_arrays([[1.0], [1.0, 2.0]], np.zeros((2, 1)))
     with pytest.raises(DemonstrationError, match="action_space is a Box"):
         us.Demonstrations.from_arrays(**arrays(), action_space=gymnasium.spaces.Box(-1, 1, (1,)))

@@ -1,4 +1,4 @@
-"""The faster step of Bullet's walkers is the original one, to the last bit."""
+"""The faster step of PyBullet's walkers equals the original one bit for bit."""
 
 import importlib.util
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.envs.bullet import Stride, quickened
+from understudy.envs.bullet import FastStep, speed_up
 from understudy.envs.gymnasium import quiet
 
 pytestmark = pytest.mark.skipif(
@@ -16,46 +16,46 @@ pytestmark = pytest.mark.skipif(
 WALKERS = ("HalfCheetahBulletEnv-v0", "AntBulletEnv-v0", "HopperBulletEnv-v0", "Walker2DBulletEnv-v0")
 
 
-def both(name):
+def make_two(name):
     import pybullet_envs_gymnasium  # noqa: F401
 
     return [gymnasium.make(name, disable_env_checker=True) for _ in range(2)]
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_a_walker_steps_as_the_original_does_over_resets_and_ends(name):
+def test_a_fast_walker_equals_the_original_over_resets_and_terminations(name):
     with quiet():
-        original, quick = both(name)
-        assert isinstance(quickened(quick).unwrapped.step, Stride)
-        rng, ended = np.random.default_rng(0), 0
-        seen = [env.reset(seed=5)[0] for env in (original, quick)]
-        for number in range(700):
-            np.testing.assert_array_equal(*seen)
-            # Some actions beyond the bounds, which both clip, and some that hardly move, so that feet stay down.
+        original, fast = make_two(name)
+        assert isinstance(speed_up(fast).unwrapped.step, FastStep)
+        rng, resets = np.random.default_rng(0), 0
+        observations = [env.reset(seed=5)[0] for env in (original, fast)]
+        for number in range(400):
+            np.testing.assert_array_equal(*observations)
+            # Some actions are out of bounds, so that both clip; some are small, so that feet stay on the ground.
             act = (rng.uniform(-1.3, 1.3, original.action_space.shape) * (number % 3 / 2)).astype(np.float32)
-            (obs, *told), (own_obs, *own_told) = original.step(act), quick.step(act)
-            assert told == own_told
-            assert obs.dtype == own_obs.dtype
-            seen = [obs, own_obs]
-            if told[1] or told[2] or number == 300:
-                ended += 1
-                seen = [env.reset(seed=number)[0] for env in (original, quick)]
-        assert ended
-        assert original.unwrapped.robot.feet_contact.tolist() == quick.unwrapped.robot.feet_contact.tolist()
-        for env in (original, quick):
+            (obs, *rest), (fast_obs, *fast_rest) = original.step(act), fast.step(act)
+            assert rest == fast_rest
+            assert obs.dtype == fast_obs.dtype
+            observations = [obs, fast_obs]
+            if rest[1] or rest[2] or number == 200:
+                resets += 1
+                observations = [env.reset(seed=number)[0] for env in (original, fast)]
+        assert resets
+        assert original.unwrapped.robot.feet_contact.tolist() == fast.unwrapped.robot.feet_contact.tolist()
+        for env in (original, fast):
             env.close()
 
 
-def test_an_action_that_is_not_finite_is_refused():
+def test_an_action_that_is_not_finite_raises():
     with quiet():
-        walker = us.envs.make("HopperBulletEnv-v0").one()
+        walker = us.envs.make("HopperBulletEnv-v0").make_env()
         walker.reset(seed=0)
         with pytest.raises(AssertionError):
             walker.step(np.full(3, np.nan, np.float32))
         walker.close()
 
 
-def test_tasks_of_other_packages_are_left_alone():
+def test_environments_of_other_packages_are_unchanged():
     env = gymnasium.make("CartPole-v1")
     step = env.unwrapped.step
-    assert quickened(env).unwrapped.step == step
+    assert speed_up(env).unwrapped.step == step

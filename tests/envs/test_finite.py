@@ -1,4 +1,4 @@
-"""A finite MDP as an environment: what is played there is what `tabular` computes."""
+"""A finite MDP as an environment: sampled returns agree with what `tabular` computes."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ T, S, A = 4, 3, 2
 
 
 def random_task(seed=0):
-    """Transitions, expert and reward without any structure; the expert is stochastic and changes with time."""
+    """Random transitions, expert and reward. The expert is stochastic and depends on time."""
     random = np.random.default_rng(seed)
     mdp = FiniteMDP(random.dirichlet(np.ones(S), size=(S, A)), random.dirichlet(np.ones(S)), T)
     return mdp, random.dirichlet(np.ones(A), size=(T, S)), random.normal(size=(T, S, A))
@@ -30,8 +30,8 @@ def test_the_experts_return_is_its_performance():
     assert returns.mean() == pytest.approx(float(performance(mdp, reward, expert)), abs=4 * error)
 
 
-def test_the_return_of_a_sampled_value_is_the_experts_q():
-    """Monte Carlo at every (t, s, a), within sampling error of dynamic programming; the table is that to 32 bits."""
+def test_monte_carlo_values_are_the_experts_q_values():
+    """At every (t, s, a), within sampling error of dynamic programming. `Finite.values` is exact in float32."""
     mdp, expert, reward = random_task()
     env = us.Finite(mdp, expert, reward)
     exact = q_values(mdp, reward, expert)
@@ -48,11 +48,11 @@ def test_the_return_of_a_sampled_value_is_the_experts_q():
     )
     error = np.asarray(sample).std(0) / np.sqrt(len(sample))
     assert (np.abs(sample.mean(0) - exact.ravel()) <= 4.5 * error + 1e-5).all()
-    assert error[:-1].max() > 0.01  # there was chance in it
+    assert error[:-1].max() > 0.01  # the samples are random
     np.testing.assert_allclose(sampled(env.values(), jax.random.key(0)), exact.ravel(), atol=1e-6)
 
 
-def test_what_is_seen_is_the_state_and_if_asked_the_time():
+def test_the_observation_is_the_one_hot_state_and_optionally_the_time():
     mdp, expert, reward = random_task()
     state = FiniteState(jnp.asarray(2), jnp.asarray(1))
     np.testing.assert_array_equal(us.Finite(mdp, expert, reward).observe(state), [0, 1, 0])
@@ -62,7 +62,7 @@ def test_what_is_seen_is_the_state_and_if_asked_the_time():
     assert all(leaf.dtype in (jnp.float32, jnp.int32) for leaf in jax.tree.leaves(timed))
 
 
-def test_the_expert_answers_by_state_and_time_on_numpy_and_jax():
+def test_the_expert_depends_on_state_and_time_on_numpy_and_jax():
     mdp, expert, reward = random_task()
     policy = us.Finite(mdp, expert, reward).expert()
     time, states = np.array([0, 3, 9]), np.array([2, 0, 1])
@@ -76,8 +76,8 @@ def test_the_expert_answers_by_state_and_time_on_numpy_and_jax():
     assert np.mean(drawn == 1) == pytest.approx(expert[0, 2, 1], abs=0.04)
 
 
-def test_the_papers_examples_can_be_played():
-    """In CLIFF a fall costs −1 a step, and the action that s_x does not have is played as the one it has."""
+def test_the_papers_examples_are_environments():
+    """In CLIFF a fall costs −1 per step. In s_x the unavailable action is replaced by the available one."""
     env = us.Finite.of(examples.cliff(5))
     np.testing.assert_array_equal(us.rollout(env, env.expert(), 3).returns, 0)
     falls = us.rollout(env, lambda obs: np.ones(len(obs), int), 2)
@@ -86,7 +86,7 @@ def test_the_papers_examples_can_be_played():
     assert us.make(env) is env
 
 
-def test_a_table_that_does_not_fit_is_refused():
+def test_a_table_of_the_wrong_shape_raises():
     mdp, expert, reward = random_task()
     with pytest.raises(SpecError, match="the expert has shape"):
         us.Finite(mdp, expert[0], reward)

@@ -1,4 +1,8 @@
-"""Reading and writing demonstrations, and the ones that come with the package."""
+"""Demonstrations: checking, reading and writing them, and the bundled ones.
+
+Imports core. Public: `Demonstrations`, `load`, `bundled`. The folder also holds the bundled data files:
+`bundled/` (demonstrations) and `experts/` (weights and cards, read by the room `experts`).
+"""
 
 from understudy.data.demonstrations import Demonstrations
 from understudy.data.files import bundled, load

@@ -1,4 +1,4 @@
-"""Checks of demonstrations as they come in. Each names the data, the place and the value, and the way out."""
+"""Checks of demonstrations. An error names the source, the episode and step, the value, and what is allowed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from understudy.core.types import MOST_ACTIONS, ActionSpace, Continuous, Discret
 
 
 class Checker:
-    """Checks arrays of one `source`, which its errors name."""
+    """Checks the arrays of one `source`. Its errors begin with that name."""
 
     def __init__(self, source: str):
         self.source = source
@@ -19,11 +19,13 @@ class Checker:
         return DemonstrationError(f"{self.source}: {words}")
 
     def numbers(self, name: str, value: Any) -> np.ndarray:
-        """An array of plain numbers, with a row for each step."""
+        """An array of plain numbers with one row per step."""
         try:
             array = np.asarray(value)
         except ValueError:
-            raise self.error(f"{name} has rows of different lengths: lay episodes end to end, with lengths") from None
+            raise self.error(
+                f"{name} has rows of different lengths: concatenate the episodes and pass their lengths"
+            ) from None
         if array.dtype.kind not in "fiub":
             raise self.error(f"{name} has type {array.dtype}: it must be an array of plain numbers")
         if array.ndim == 0:
@@ -31,7 +33,7 @@ class Checker:
         return array
 
     def lengths(self, value: Any, steps: int) -> np.ndarray:
-        """Episode lengths that add up to the number of steps."""
+        """Episode lengths. Their sum must be the number of steps."""
         lengths = np.atleast_1d(np.asarray(value))
         if lengths.size == 0 or steps == 0:
             raise self.error(f"there are no episodes ({lengths.size} lengths, {steps} steps)")
@@ -39,84 +41,88 @@ class Checker:
             raise self.error(f"lengths has type {lengths.dtype} and shape {lengths.shape}: whole numbers are needed")
         if (lengths < 1).any():
             first = int(np.flatnonzero(lengths < 1)[0])
-            raise self.error(f"episode {first} has length {lengths[first]}: every episode needs a step")
+            raise self.error(f"episode {first} has length {lengths[first]}: every episode needs at least one step")
         if (lengths > steps).any():
             first = int(np.flatnonzero(lengths > steps)[0])
             raise self.error(
                 f"episode {first} has length {lengths[first]}, but there are only {steps} observations: "
-                "lay episodes end to end, a row for each step"
+                "concatenate the episodes, one row per step"
             )
         if lengths.sum() != steps:
             raise self.error(
-                f"lengths add up to {int(lengths.sum())}, but there are {steps} observations: "
-                "they must be the same number"
+                f"lengths add up to {int(lengths.sum())}, but there are {steps} observations: both must be equal"
             )
         return lengths.astype(np.int64)
 
     def rows(self, name: str, value: Any, lengths: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
-        """A finite float32 row for each step, of the width of `like` where that is given."""
+        """One row of finite float32 numbers per step, as wide as `like` if that is given."""
         array = self._steps(name, self.numbers(name, value), lengths)
         if array.ndim > 2 or array.size == 0:
-            raise self.error(f"{name} has shape {array.shape}: (steps, numbers) is needed; flatten the rest")
+            raise self.error(f"{name} has shape {array.shape}: (steps, numbers) is needed; flatten the other axes")
         array = _float32(array)
         if like is not None and array.shape != like.shape:
-            raise self.error(f"{name} has shape {array.shape}, observations {like.shape}: they must agree")
+            raise self.error(f"{name} has shape {array.shape}, observations have {like.shape}: both must be equal")
         return self._finite(name, array, lambda step: _where(step, lengths), "those steps")
 
-    def row_an_episode(self, name: str, value: Any, lengths: np.ndarray, like: np.ndarray) -> np.ndarray:
-        """A finite float32 row for each episode, of the width of `like`."""
+    def episode_rows(self, name: str, value: Any, lengths: np.ndarray, like: np.ndarray) -> np.ndarray:
+        """One row of finite float32 numbers per episode, as wide as `like`."""
         array = self.numbers(name, value)
         needed = (len(lengths), like.shape[1])
         if array.ndim > 2 or len(array) != needed[0] or array.size != needed[0] * needed[1]:
-            raise self.error(f"{name} has shape {array.shape}: {needed} is needed, an observation for each episode")
+            raise self.error(f"{name} has shape {array.shape}: {needed} is needed, one observation per episode")
         return self._finite(name, _float32(array), lambda episode: f"episode {episode}", "those episodes")
 
     def same_ends(self, next_observations: np.ndarray, last_observations: np.ndarray, lengths: np.ndarray) -> None:
-        """Refuse episodes that end in one place by next_observations and in another by last_observations."""
+        """Raise if next_observations and last_observations disagree about the final observations."""
         ended = next_observations[np.cumsum(lengths) - 1]
         bad = ended != last_observations
         if bad.any():
             episode, dimension = np.argwhere(bad)[0]
             raise self.error(
-                "last_observations and next_observations differ in where episodes end, first in episode "
+                "last_observations and next_observations have different final observations, first in episode "
                 f"{episode}, dimension {dimension}: {last_observations[episode, dimension]:g} and "
-                f"{ended[episode, dimension]:g}; give one of the two"
+                f"{ended[episode, dimension]:g}; pass only one of the two"
             )
 
-    def one_a_step(self, name: str, value: Any, lengths: np.ndarray) -> np.ndarray:
-        """One number for each step."""
+    def one_per_step(self, name: str, value: Any, lengths: np.ndarray) -> np.ndarray:
+        """One number per step."""
         array = self._steps(name, self.numbers(name, value), lengths)
         if array.size != len(array):
-            raise self.error(f"{name} has shape {array.shape}: one number a step is needed")
+            raise self.error(f"{name} has shape {array.shape}: one number per step is needed")
         return array.reshape(-1)
 
     def terminals(self, value: Any, lengths: np.ndarray) -> np.ndarray:
-        """Booleans that are true at the ends of episodes only."""
-        array = self.one_a_step("terminals", value, lengths).astype(bool)
+        """Booleans. Only the last step of an episode may be terminal."""
+        array = self.one_per_step("terminals", value, lengths).astype(bool)
         inside = np.setdiff1d(np.flatnonzero(array), np.cumsum(lengths) - 1)
         if inside.size:
-            raise self.error(f"terminals is True inside an episode, first at {_where(inside[0], lengths)}")
+            raise self.error(
+                f"terminals is True inside an episode, first at {_where(inside[0], lengths)}: "
+                "only an episode's last step can be terminal"
+            )
         return array
 
     def actions(self, value: Any, space: ActionSpace | None, lengths: np.ndarray) -> tuple[np.ndarray, ActionSpace]:
-        """The actions in their canonical shape and type, and their space, checked against each other."""
+        """The actions in canonical shape and dtype, and their action space. Checks one against the other."""
         if not isinstance(space, Continuous | Discrete | None):
-            raise self.error(f"action_space is a {type(space).__name__}: give understudy's Continuous or Discrete")
+            raise self.error(
+                f"action_space is a {type(space).__name__}: pass understudy.Continuous or understudy.Discrete"
+            )
         array = self._steps("actions", self.numbers("actions", value), lengths)
         if array.dtype.kind in "iub" and not isinstance(space, Continuous):
             return self._discrete(array, space, lengths)
         if isinstance(space, Discrete):
-            raise self.error(f"actions are real numbers, but the action space has {space.n} discrete actions")
+            raise self.error(f"actions are real numbers, but action_space is Discrete({space.n}): pass integers")
         return self._continuous(self.rows("actions", array, lengths), space, lengths)
 
     def _discrete(
         self, actions: np.ndarray, space: Discrete | None, lengths: np.ndarray
     ) -> tuple[np.ndarray, Discrete]:
-        actions = self.one_a_step("actions", actions, lengths).astype(np.int64)
+        actions = self.one_per_step("actions", actions, lengths).astype(np.int64)
         if space is None:
             most = int(actions.max())
             if most >= MOST_ACTIONS:
-                raise self.error(f"a discrete action is {most}: continuous actions are real numbers, not integers")
+                raise self.error(f"a discrete action is {most}: pass continuous actions as floats, not integers")
             space = Discrete(max(most + 1, 1))
         bad = space.outside(actions)
         if bad.any():
@@ -136,7 +142,9 @@ class Checker:
             low, high = np.where(flat, low - 1, low), np.where(flat, high + 1, high)
             return actions, Continuous(tuple(map(float, low)), tuple(map(float, high)))
         if actions.shape[1:] != space.shape:
-            raise self.error(f"actions have {actions.shape[1]} dimensions, the action space {space.shape[0]}")
+            raise self.error(
+                f"actions have {actions.shape[1]} dimensions, action_space has {space.shape[0]}: both must be equal"
+            )
         low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
         bad = space.outside(actions)
         if bad.any():
@@ -160,17 +168,17 @@ class Checker:
 
     def _steps(self, name: str, array: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         if len(array) != lengths.sum():
-            raise self.error(f"{name} has {len(array)} rows, observations {lengths.sum()}: they must agree")
+            raise self.error(f"{name} has {len(array)} rows, observations have {lengths.sum()}: both must be equal")
         return array
 
 
 def _float32(array: np.ndarray) -> np.ndarray:
-    """A row for each of its entries. What float32 cannot hold becomes infinite."""
+    """Convert to a 2-D float32 array. Numbers that are too large become infinite."""
     with np.errstate(over="ignore"):
         return array.astype(np.float32).reshape(len(array), -1)
 
 
 def _where(step: int, lengths: np.ndarray) -> str:
-    """Which episode, and which step of it."""
+    """Name the episode and its step."""
     episode = int(np.searchsorted(np.cumsum(lengths), step, side="right"))
     return f"episode {episode}, step {step - int(lengths[:episode].sum())}"

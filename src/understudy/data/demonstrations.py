@@ -1,4 +1,4 @@
-"""What an expert did, as arrays: episodes of any length, laid end to end, checked once when they come in."""
+"""Demonstrations: an expert's episodes as concatenated arrays, checked when they are made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,39 +15,39 @@ from understudy.data.checks import Checker
 Ends = Literal["time_limit", "terminal"]
 
 
-def following(observations: np.ndarray, lengths: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """What is seen after each step: the next row, and after an episode's last step its row of `ends`."""
+def shifted(observations: np.ndarray, lengths: np.ndarray, final: np.ndarray) -> np.ndarray:
+    """The observation after each step: the next row, or the episode's row of `final` after its last step."""
     after = np.roll(observations, -1, axis=0)
-    after[np.cumsum(lengths) - 1] = ends
+    after[np.cumsum(lengths) - 1] = final
     return after
 
 
 @dataclass(frozen=True, eq=False)
 class Demonstrations:
-    """Episodes laid end to end. Make them with `from_arrays` or `understudy.load`, which check them."""
+    """Concatenated episodes of an expert. Make them with `from_arrays` or `understudy.load`, which check them."""
 
     observations: np.ndarray
     """(N, obs), float32."""
     actions: np.ndarray
     """(N, act), float32; or (N,), int32, for discrete actions."""
     lengths: np.ndarray
-    """(episodes,): split the N steps by these."""
+    """(episodes,): the number of steps of each episode."""
     action_space: ActionSpace
     horizon: int
-    """T: the longest an episode can be."""
+    """T: the maximal length of an episode."""
     next_observations: np.ndarray | None = None
     terminals: np.ndarray | None = None
-    """(N,), True where the state after the step is absorbing. A time limit is not a terminal state."""
+    """(N,), True if the state after the step is absorbing. Truncation by a time limit is not terminal."""
     rewards: np.ndarray | None = None
-    """(N,). For reporting the expert's return; no algorithm sees them."""
+    """(N,). Used to report the expert's return. Algorithms do not see them."""
     env: str | None = None
-    """The environment they come from, if known."""
+    """The name of the environment, if known."""
     ends: Ends = "time_limit"
-    """How episodes end where `terminals` does not say."""
+    """How episodes end if `terminals` is None."""
     recorded_return: tuple[float, float, int] | None = None
-    """Mean and standard deviation of the expert's return, over how many episodes, where there are no rewards."""
+    """Mean, standard deviation and number of episodes of the expert's return, if there are no rewards."""
     bounds_from_data: bool = False
-    """True where no action bounds were given: they are the data's own extremes."""
+    """Whether the action bounds are the extremes of the data, because none were given."""
 
     @classmethod
     def from_arrays(
@@ -67,12 +67,12 @@ class Demonstrations:
         recorded_return: tuple[float, float, int] | None = None,
         source: str = "demonstrations",
     ) -> "Demonstrations":
-        """Check the arrays and make them demonstrations.
+        """Check the arrays and make demonstrations from them.
 
         `lengths` splits the steps into episodes (default: one episode). Integer actions are discrete. Without
-        `action_space`, the number of discrete actions is the largest seen plus one, and continuous bounds are the
-        extremes of the data. `last_observations` (episodes, obs), where each episode ended, stand for
-        `next_observations` where every other step is followed by the next row. `source` is what errors call the data.
+        `action_space`, the number of discrete actions is the largest action plus one, and continuous bounds are the
+        extremes of the data. `last_observations` (episodes, obs) holds the final observation of each episode. Pass it
+        in place of `next_observations` if every other next observation is the next row. Errors begin with `source`.
         """
         check = Checker(source)
         observations = check.numbers("observations", observations)
@@ -82,21 +82,23 @@ class Demonstrations:
         if next_observations is not None:
             next_observations = check.rows("next_observations", next_observations, lengths, like=observations)
         if last_observations is not None:
-            last_observations = check.row_an_episode("last_observations", last_observations, lengths, observations)
+            last_observations = check.episode_rows("last_observations", last_observations, lengths, observations)
             if next_observations is None:
-                next_observations = following(observations, lengths, last_observations)
+                next_observations = shifted(observations, lengths, last_observations)
             else:
                 check.same_ends(next_observations, last_observations, lengths)
         if terminals is not None:
             terminals = check.terminals(terminals, lengths)
         if rewards is not None:
-            rewards = check.rows("rewards", check.one_a_step("rewards", rewards, lengths), lengths)[:, 0]
+            rewards = check.rows("rewards", check.one_per_step("rewards", rewards, lengths), lengths)[:, 0]
         if ends not in ("time_limit", "terminal"):
             raise DemonstrationError(f"{source}: ends is '{ends}': choose 'time_limit' or 'terminal'")
         longest = int(lengths.max())
         check_whole(1, **({} if horizon is None else {"horizon": horizon}))
         if horizon is not None and horizon < longest:
-            raise DemonstrationError(f"{source}: horizon is {horizon}, but an episode has {longest} steps")
+            raise DemonstrationError(
+                f"{source}: horizon is {horizon}, but an episode has {longest} steps: pass at least {longest}"
+            )
         return cls(
             observations=observations,
             actions=actions,
@@ -126,14 +128,14 @@ class Demonstrations:
 
     @property
     def returns(self) -> np.ndarray | None:
-        """The return of each episode, where rewards were recorded."""
+        """The return of each episode, or None without rewards."""
         if self.rewards is None:
             return None
         return np.add.reduceat(self.rewards.astype(np.float64), np.cumsum(self.lengths) - self.lengths)
 
     @property
     def expert_return(self) -> Sample | None:
-        """The expert's return, from the rewards or as the file states it; None where neither is there."""
+        """The expert's return, computed from the rewards or as recorded in the file; None if neither exists."""
         if self.returns is not None:
             return Sample.of(self.returns)
         return None if self.recorded_return is None else Sample(*self.recorded_return)
@@ -143,8 +145,8 @@ class Demonstrations:
         check_whole(0, episodes=episodes)
         if not 1 <= episodes <= self.episodes:
             raise DemonstrationError(
-                f"episodes is {episodes}, but there {'is' if self.episodes == 1 else 'are'} {self.episodes}"
-                f"{' in ' + self.env if self.env else ''}: ask for 1 to {self.episodes}"
+                f"episodes is {episodes}, but the demonstrations{' of ' + self.env if self.env else ''} have "
+                f"{self.episodes}: choose 1 to {self.episodes}"
             )
         steps = int(self.lengths[:episodes].sum())
 
@@ -162,28 +164,28 @@ class Demonstrations:
         )
 
     def for_task(self, spec: Spec, name: str) -> "Demonstrations":
-        """The same episodes with the bounds and horizon of an environment, checked against them."""
+        """The same episodes with an environment's action bounds and horizon. Raises if they do not fit."""
         if spec.obs_shape != self.spec.obs_shape:
             raise DemonstrationError(
-                f"the demonstrations' observations have shape {self.spec.obs_shape}, those of {name} {spec.obs_shape}: "
-                "they are not from this environment"
+                f"the demonstrations' observations have shape {self.spec.obs_shape}, those of {name} have "
+                f"{spec.obs_shape}: pass demonstrations of this environment"
             )
         if type(spec.action) is not type(self.action_space):
             raise DemonstrationError(
                 f"the demonstrations' actions are {type(self.action_space).__name__.lower()}, those of {name} "
-                f"{type(spec.action).__name__.lower()}: they are not from this environment"
+                f"{type(spec.action).__name__.lower()}: pass demonstrations of this environment"
             )
         actions, space = Checker(f"demonstrations for {name}").actions(self.actions, spec.action, self.lengths)
         horizon = max(spec.horizon, self.horizon)
         return replace(self, actions=actions, action_space=space, horizon=horizon, env=name, bounds_from_data=False)
 
     def transitions(self) -> Transition:
-        """All steps as arrays on the host, in order."""
+        """All steps in order, as NumPy arrays."""
         t = np.concatenate([np.arange(length) for length in self.lengths]).astype(np.int32)
         last = np.zeros(self.steps, bool)
         last[np.cumsum(self.lengths) - 1] = True
         if self.next_observations is None:
-            next_obs, known = following(self.observations, self.lengths, self.observations[last]), ~last
+            next_obs, known = shifted(self.observations, self.lengths, self.observations[last]), ~last
         else:
             next_obs, known = self.next_observations, np.ones(self.steps, bool)
         terminal = self.terminals if self.terminals is not None else last & (self.ends == "terminal")
@@ -193,8 +195,8 @@ class Demonstrations:
     def split(self, counts: Sequence[int], holdout: float) -> tuple[Dataset, Dataset]:
         """Training and held-out steps for runs that use the first counts[i] episodes.
 
-        Each step is held out or not by a fixed draw for its place: the same steps for every algorithm, seed and count.
-        Where so few steps are used that none would be held out, or with holdout 0, all serve as both.
+        A fixed random draw per step decides whether it is held out, so the held-out steps are the same for every
+        algorithm, seed and count. If no step would be held out, or holdout is 0, both parts hold all steps.
         """
         for count in counts:
             self.first(count)
@@ -215,7 +217,7 @@ class Demonstrations:
         return part(~held), part(held if held.any() else ~held)
 
     def save(self, path: str) -> None:
-        """Write an npz of plain arrays, whole or not at all."""
+        """Write an npz file of plain arrays. On an error no partial file is left."""
         from understudy.data.files import save
 
         save(self, path)

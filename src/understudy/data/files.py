@@ -1,13 +1,13 @@
-"""Demonstrations on disk: npz files of plain arrays, read without pickle, and the ones bundled with the package.
+"""Demonstration files: npz files of plain arrays, read without pickle, and the bundled ones.
 
 observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
 last_observations (episodes, obs) or next_observations (N, obs)                            optional
 terminals (N,)    rewards (N,)                                                             optional
 action_low, action_high (act,) or action_count ()    horizon ()    env    ends             optional
-mean_return, std_return ()    the expert's return, where rewards are not given             optional
+mean_return, std_return ()    the expert's return, if there are no rewards                optional
 
-After a step comes the next row of observations, unless it was an episode's last. Where that is so to the last bit,
-next_observations is written as last_observations, where each episode ended, in half the space.
+Usually the observation after a step is the next row of `observations`. If this holds bit for bit for all but the last
+steps of episodes, only the final observations are written, as `last_observations`, which halves the file.
 """
 
 import os
@@ -21,21 +21,21 @@ import numpy as np
 from understudy.core.errors import DemonstrationError, SpecError, unknown
 from understudy.core.storage import write_npz
 from understudy.core.types import ActionSpace, Continuous, Discrete
-from understudy.data.demonstrations import Demonstrations, Ends, following
+from understudy.data.demonstrations import Demonstrations, Ends, shifted
 
 REQUIRED = ("observations", "actions", "lengths")
 
 
 def bundled() -> dict[str, Path]:
-    """The demonstrations in the package: name → file."""
+    """The bundled demonstrations: name → file."""
     folder = Path(str(resources.files("understudy.data") / "bundled"))
     return {path.stem: path for path in sorted(folder.glob("*.npz"))}
 
 
 def load(name_or_path: str | os.PathLike[str], episodes: int | None = None, ends: Ends | None = None) -> Demonstrations:
-    """Demonstrations by the name of a bundled task, or from an npz file; all episodes, or the first few.
+    """Load bundled demonstrations by name, or an npz file. `episodes` keeps only the first ones.
 
-    `ends` says how episodes end where the file does not: at a time limit (the default) or in a terminal state.
+    `ends` says how episodes end if the file does not: at a time limit (the default) or in a terminal state.
     """
     name = os.fspath(name_or_path)
     known = bundled()
@@ -44,15 +44,15 @@ def load(name_or_path: str | os.PathLike[str], episodes: int | None = None, ends
     elif Path(name).exists():
         path = Path(name)
     elif name.endswith(".npz") or os.sep in name:
-        raise DemonstrationError(f"no file '{name}': check the path, or name a bundled task ({', '.join(known)})")
+        raise DemonstrationError(f"no file '{name}': check the path, or pass a bundled name ({', '.join(known)})")
     else:
-        raise unknown("demonstrations", name, known, "Or give the path of an npz file.")
+        raise unknown("demonstrations", name, known, "Or pass the path of an npz file.")
     demonstrations = _read(path, ends)
     return demonstrations if episodes is None else demonstrations.first(episodes)
 
 
 def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
-    """Write an npz of plain arrays, whole or not at all."""
+    """Write an npz file of plain arrays. On an error no partial file is left."""
     d = demonstrations
     arrays: dict[str, Any] = {
         "observations": d.observations,
@@ -63,7 +63,7 @@ def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
     }
     if d.next_observations is not None:
         last = d.next_observations[np.cumsum(d.lengths) - 1]
-        repeated = following(d.observations, d.lengths, last).tobytes() == d.next_observations.tobytes()
+        repeated = shifted(d.observations, d.lengths, last).tobytes() == d.next_observations.tobytes()
         arrays |= {"last_observations": last} if repeated else {"next_observations": d.next_observations}
     for key in ("terminals", "rewards", "env"):
         if getattr(d, key) is not None:
@@ -105,10 +105,10 @@ def _read(path: Path, ends: Ends | None) -> Demonstrations:
 
 
 def _space(path: Path, arrays: dict[str, np.ndarray]) -> ActionSpace | None:
-    """The action space that a file states, if any."""
+    """The action space in the file, or None."""
     given = [key for key in ("action_low", "action_high") if key in arrays]
     if len(given) == 1:
-        raise DemonstrationError(f"{path}: has {given[0]} alone: give both action_low and action_high, or neither")
+        raise DemonstrationError(f"{path}: has only {given[0]}: store both action_low and action_high, or neither")
     try:
         if "action_count" in arrays:
             return Discrete(_number(path, arrays, "action_count", whole=True))
@@ -120,7 +120,7 @@ def _space(path: Path, arrays: dict[str, np.ndarray]) -> ActionSpace | None:
 
 
 def _number(path: Path, arrays: dict[str, np.ndarray], key: str, whole: bool = False, default: Any = None) -> Any:
-    """A single finite number of a file."""
+    """A single finite number from the file."""
     if key not in arrays:
         return default
     value = arrays[key]
@@ -133,7 +133,7 @@ def _number(path: Path, arrays: dict[str, np.ndarray], key: str, whole: bool = F
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """Every array of the file, refusing anything that would have to be unpickled."""
+    """All arrays of the file. Raises for anything that would need unpickling."""
     try:
         file = np.load(path, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
@@ -149,6 +149,6 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
                 raise DemonstrationError(
                     f"{path}: '{key}' cannot be read as a plain array (a pickled object, or a damaged file): "
-                    "save numbers, with equal-length rows, and lengths for the episodes"
+                    "save plain numbers in rows of equal length, and the episodes' lengths"
                 ) from error
     return arrays

@@ -1,4 +1,8 @@
-"""Environments: pure JAX ones by name, and anything Gymnasium knows through a bridge."""
+"""Environments: Forest, Pendulum and finite MDPs written in JAX, and any environment of Gymnasium.
+
+Imports core, policies, game and tabular. Public: `make`, which returns an `Environment` (JAX) or a
+`GymnasiumEnvironment`; `Forest`, `Pendulum`, `Finite`; `public_name`.
+"""
 
 from typing import Any
 
@@ -27,9 +31,10 @@ __all__ = [
 
 
 def make(env: Any, horizon: int | None = None) -> Environment | GymnasiumEnvironment:
-    """An environment from its name, from a function that makes a Gymnasium one, or as it is.
+    """Make an environment from its name or from a function that returns a Gymnasium environment.
 
-    `horizon` is where episodes of a Gymnasium environment are cut; by default its time limit, or 1000 if it has none.
+    An environment of understudy is returned unchanged. `horizon` truncates the episodes of a Gymnasium environment; the
+    default is its time limit, or 1000 steps if it has none.
     """
     if isinstance(env, Environment | GymnasiumEnvironment):
         return env
@@ -38,12 +43,13 @@ def make(env: Any, horizon: int | None = None) -> Environment | GymnasiumEnviron
     if isinstance(env, str) or callable(env):
         return GymnasiumEnvironment(env, tuple(JAX_ENVIRONMENTS), horizon)
     raise SpecError(
-        f"env is a {type(env).__name__}: give a name, an environment of understudy, or a function making one"
+        f"env is a {type(env).__name__}: pass a name, an environment of understudy, or a function that makes a "
+        "Gymnasium environment"
     )
 
 
 def public_name(env: Environment | GymnasiumEnvironment) -> str | None:
-    """The name that makes this environment again, or None: a forest planted by hand, a function of the user's."""
+    """The name from which `make` makes an equal environment, or None (a custom forest, a user's function)."""
     if isinstance(env, GymnasiumEnvironment):
         return env.name if env.registered else None
     default = JAX_ENVIRONMENTS[env.name]() if env.name in JAX_ENVIRONMENTS else None

@@ -1,4 +1,4 @@
-"""Environments written in JAX: pure functions of a state, so that a whole batch of episodes is one compiled program."""
+"""The interface of environments written in JAX: pure functions, so that a batch of episodes is one compiled program."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
@@ -15,20 +15,24 @@ EnvState = Any
 
 
 class Timestep(NamedTuple):
-    """What a step returns."""
+    """The result of a step."""
 
     state: EnvState
     obs: Float[Array, " obs"]
     reward: Float[Array, ""]
     terminal: Bool[Array, ""]
-    """The new state is absorbing. Time limits are the horizon's business, not the environment's."""
+    """Whether the new state is absorbing. Truncation at the horizon is not termination and is not set here."""
 
 
 class Environment(eqx.Module):
-    """Abstract: one episode at a time, under jit and vmap; its arrays (a forest's trees) are leaves. Final below."""
+    """Abstract base class: one episode at a time, for use under jit and vmap. Every subclass is final.
+
+    Arrays of an environment, such as a forest's trees, are leaves of the pytree.
+    """
 
     name: ClassVar[str]
     about: ClassVar[str]
+    """One line for `understudy envs`."""
 
     @property
     @abstractmethod
@@ -42,4 +46,4 @@ class Environment(eqx.Module):
 
     @abstractmethod
     def expert(self) -> Policy:
-        """The scripted expert that its bundled demonstrations come from."""
+        """The scripted expert that recorded the bundled demonstrations."""

@@ -1,7 +1,8 @@
-"""Bullet's walkers, faster: two thirds of their step is Python that asks the simulator about one joint at a time.
+"""A faster step for PyBullet's walkers.
 
-`quickened` makes the same step with a few calls for all joints, links and contacts at once. Every number is computed
-from the same values in the same order, so that it equals the original's to the last bit, which a test holds it to.
+Two thirds of the original step is Python code that queries the simulator one joint at a time. `FastStep` queries all
+joints, links and contacts with a few calls. It computes every number from the same values in the same order, so results
+are equal bit for bit (tests/envs/test_bullet.py).
 """
 
 from typing import Any
@@ -10,19 +11,19 @@ import gymnasium
 import numpy as np
 
 
-def quickened(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """The same environment, which now takes `Stride`s if it is one of the package's own walkers."""
+def speed_up(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Give the environment a `FastStep` if it is one of PyBullet's own walkers. Others are returned unchanged."""
     from pybullet_envs_gymnasium import gym_locomotion_envs as walkers
 
     own = (walkers.AntBulletEnv, walkers.HalfCheetahBulletEnv, walkers.HopperBulletEnv, walkers.Walker2DBulletEnv)
     walker: Any = env.unwrapped
     if type(walker) in own:
-        walker.step = Stride(walker)
+        walker.step = FastStep(walker)
     return env
 
 
-class Stride:
-    """The step of a walker."""
+class FastStep:
+    """Rebody_links the `step` method of a walker."""
 
     def __init__(self, walker: Any):
         self.walker, self._client = walker, None
@@ -30,15 +31,15 @@ class Stride:
     def __call__(self, a: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         walker, robot = self.walker, self.walker.robot
         if self._client is not walker._p:
-            self._meet(walker._p)
-        self._push(a)
+            self._load_indices(walker._p)
+        self._apply_torques(a)
         self._p.stepSimulation(physicsClientId=self._id)
         state = self._state()
         walker._alive = float(robot.alive_bonus(state[0] + robot.initial_z, robot.body_rpy[1]))
         done = bool(walker._isDone()) or not np.isfinite(state).all()
         before, walker.potential = walker.potential, robot.calc_potential()
         progress = float(walker.potential - before)
-        self._touch()
+        self._update_contacts()
         effort = walker.electricity_cost * float(_mean(np.abs(a * robot.joint_speeds)))
         effort += walker.stall_torque_cost * float(_mean(np.square(a)))
         at_limit = float(walker.joints_at_limit_cost * robot.joints_at_limit)
@@ -47,8 +48,8 @@ class Stride:
         walker.reward += reward
         return state, reward, done, False, {}
 
-    def _meet(self, client: Any) -> None:
-        """Note where everything is, once the robot and its ground are loaded."""
+    def _load_indices(self, client: Any) -> None:
+        """Store the indices of all joints and links. Call it when the robot and its ground are loaded."""
         import pybullet
 
         robot = self.walker.robot
@@ -57,17 +58,17 @@ class Stride:
         self._body = joints[0].bodies[joints[0].bodyIndex]
         self._joints = [joint.jointIndex for joint in joints]
         self._limits = [(joint.lowerLimit, joint.upperLimit - joint.lowerLimit) for joint in joints]
-        places = [(part.bodies[part.bodyIndex], part.bodyPartIndex) for part in parts]
-        self._bases = [(row, body) for row, (body, link) in enumerate(places) if link == -1]
-        self._rows = [row for row, (_, link) in enumerate(places) if link != -1]
-        self._links = [places[row][1] for row in self._rows]
-        self._torso = places.index(
+        body_links = [(part.bodies[part.bodyIndex], part.bodyPartIndex) for part in parts]
+        self._bases = [(row, body) for row, (body, link) in enumerate(body_links) if link == -1]
+        self._rows = [row for row, (_, link) in enumerate(body_links) if link != -1]
+        self._links = [body_links[row][1] for row in self._rows]
+        self._torso = body_links.index(
             (robot.robot_body.bodies[robot.robot_body.bodyIndex], robot.robot_body.bodyPartIndex)
         )
         self._feet = {foot.bodyPartIndex: number for number, foot in enumerate(robot.feet)}
-        self._poses: list[Any] = [None] * len(places)
+        self._poses: list[Any] = [None] * len(body_links)
 
-    def _push(self, a: np.ndarray) -> None:
+    def _apply_torques(self, a: np.ndarray) -> None:
         assert np.isfinite(a).all()
         robot = self.walker.robot
         torques = [
@@ -113,16 +114,16 @@ class Stride:
         state = np.concatenate([np.array(more, np.float32), j, robot.feet_contact])
         return np.minimum(np.maximum(state, np.float32(-5)), np.float32(5))
 
-    def _touch(self) -> None:
-        """Which feet are on the ground: seen in the state of the next step."""
+    def _update_contacts(self) -> None:
+        """Record which feet touch the ground. The next step's observation contains this."""
         robot = self.walker.robot
         robot.feet_contact[:] = 0.0
         for ground, link in self.walker.ground_ids:
-            for touch in self._p.getContactPoints(self._body, ground, physicsClientId=self._id):
-                if touch[4] == link and touch[3] in self._feet:
-                    robot.feet_contact[self._feet[touch[3]]] = 1.0
+            for contact in self._p.getContactPoints(self._body, ground, physicsClientId=self._id):
+                if contact[4] == link and contact[3] in self._feet:
+                    robot.feet_contact[self._feet[contact[3]]] = 1.0
 
 
 def _mean(values: np.ndarray) -> Any:
-    """NumPy's mean, without its checks."""
+    """`np.mean` without its overhead."""
     return np.add.reduce(values) / values.dtype.type(len(values))

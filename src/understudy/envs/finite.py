@@ -1,8 +1,8 @@
-"""A finite MDP as an environment: sampled algorithms, with networks, where every number is known exactly.
+"""A finite MDP as an environment, so that sampled algorithms can be compared with exact numbers.
 
-`tabular` computes values, occupancies and gaps of tables; here the same MDP is played step by step. The observation is
-the state as a one-hot vector, so that a network can represent any table, and with `time=True` the time step as another,
-for tables that change with it.
+`tabular` computes values, occupancies and gaps of an MDP; here the same MDP is stepped. The observation is the state as
+a one-hot vector, so that a network can represent any table. With `time=True` the time step follows as a second one-hot
+vector, for policies that depend on it.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -16,11 +16,11 @@ from jaxtyping import Float, Int, Key
 from understudy.core.arrays import Array, Source, categorical, namespace
 from understudy.core.types import Discrete, Spec
 from understudy.envs.base import Environment, EnvState, Timestep
-from understudy.envs.values import Values
+from understudy.envs.values import ActionValueEstimator
 from understudy.policies import Carry, Policy, start
 from understudy.tabular.mdp import Dense, FiniteMDP, Successors, check_policy, check_single, check_table, q_values
 
-if TYPE_CHECKING:  # its drawings need more than environments do
+if TYPE_CHECKING:
     from understudy.tabular.examples import Example
 
 
@@ -30,16 +30,16 @@ class FiniteState(NamedTuple):
 
 
 class Finite(Environment):
-    """An MDP of `tabular` with its expert π_E[t, s, a] and the reward r[t, s, a] that both are judged by.
+    """An MDP of `tabular` with its expert π_E[t, s, a] and its reward r[t, s, a].
 
-    An action that a state does not have is played as the first one it has. Leaves are float32; the expert's values are
-    computed in float64 and rounded once. `Finite.of(example)` takes LOOP, CLIFF, UNICYCLE and TREE.
+    If an action is not available in a state, the first available one is taken instead. Leaves are float32. The expert's
+    values are computed in float64 and rounded once. `Finite.of(example)` takes LOOP, CLIFF, UNICYCLE and TREE.
     """
 
     dynamics: Dense | Successors
     initial: Float[Array, " s"]
-    played: Int[Array, "s a"]
-    """The action that is played for each that is chosen."""
+    executed: Int[Array, "s a"]
+    """The action that is taken for each chosen one."""
     policy: Float[Array, "t s a"]
     """π_E."""
     reward: Float[Array, "t s a"]
@@ -55,12 +55,12 @@ class Finite(Environment):
         check_table(mdp, reward)
         available = np.asarray(mdp.available)
         chosen = np.broadcast_to(np.arange(mdp.actions), available.shape)
-        played = np.where(available, chosen, available.argmax(-1)[:, None])
+        executed = np.where(available, chosen, available.argmax(-1)[:, None])
         values = q_values(mdp, np.asarray(reward), np.asarray(expert))
         self.dynamics = jax.tree.map(_single, mdp.dynamics)
-        self.initial, self.played = _single(mdp.initial), jnp.asarray(played, jnp.int32)
+        self.initial, self.executed = _single(mdp.initial), jnp.asarray(executed, jnp.int32)
         self.policy, self.reward = _single(expert), _single(reward)
-        self.expert_values = _single(np.take_along_axis(values, np.broadcast_to(played, values.shape), axis=-1))
+        self.expert_values = _single(np.take_along_axis(values, np.broadcast_to(executed, values.shape), axis=-1))
         self.time = bool(time)
 
     @classmethod
@@ -78,30 +78,30 @@ class Finite(Environment):
         return state, self.observe(state)
 
     def step(self, state: FiniteState, act: Array, key: Key[Array, ""]) -> Timestep:
-        act = self.played[state.s, act]
+        act = self.executed[state.s, act]
         if isinstance(self.dynamics, Dense):
-            following = _draw(self.dynamics.probabilities[state.s, act], key)
+            next_s = _draw(self.dynamics.probabilities[state.s, act], key)
         else:
-            following = self.dynamics.index[state.s, act]
-        new = FiniteState(state.t + 1, following)
+            next_s = self.dynamics.index[state.s, act]
+        new = FiniteState(state.t + 1, next_s)
         return Timestep(new, self.observe(new), self.reward[state.t, state.s, act], jnp.array(False))
 
     def expert(self) -> Policy:
         return Lookup(self.policy)
 
-    def values(self) -> Values:
-        """Q^{π_E} as a table: for an expert that knows what an action is worth, `Expert(env.expert(), values=...)`."""
+    def values(self) -> ActionValueEstimator:
+        """Q^{π_E} from a table, for `Expert(env.expert(), values=env.values())`."""
         return ExactValues(self.expert_values)
 
     def observe(self, state: FiniteState) -> Float[Array, " obs"]:
-        """One-hot: the state, and the time step where it is asked for (none of them after the last)."""
+        """The one-hot state, and with `time` the one-hot time step (all zeros after the last)."""
         horizon, states, _ = self.policy.shape
-        seen = jax.nn.one_hot(state.s, states)
-        return jnp.concatenate([seen, jax.nn.one_hot(state.t, horizon)]) if self.time else seen
+        obs = jax.nn.one_hot(state.s, states)
+        return jnp.concatenate([obs, jax.nn.one_hot(state.t, horizon)]) if self.time else obs
 
 
 class Lookup(Policy):
-    """π[t, s, a] of the state that a one-hot observation begins with; the last time step's row serves beyond."""
+    """π[t, s, a] for one-hot observations. After the last time step it uses the last row."""
 
     table: Float[Array, "t s a"]
 
@@ -130,8 +130,8 @@ class Lookup(Policy):
         return jnp.arange(self.table.shape[-1]), self.row(carry, obs)
 
 
-class ExactValues(Values):
-    """Q^{π_E}_t(s, a), looked up."""
+class ExactValues(ActionValueEstimator):
+    """Q^{π_E}_t(s, a) from a table."""
 
     table: Float[Array, "t s a"]
 
@@ -146,6 +146,6 @@ def _draw(probabilities: Float[Array, " n"], key: Key[Array, ""]) -> Int[Array, 
 
 
 def _single(table: Any) -> Array:
-    """Numbers as float32; indices as they are."""
+    """Convert to float32, or to int32 if the array holds integers."""
     array = np.asarray(table)
     return jnp.asarray(array, jnp.int32 if array.dtype.kind in "iu" else jnp.float32)

@@ -1,16 +1,16 @@
-"""A drone flies through a forest: the paper's example of a task where matching the mean action must fail (figure 4).
+"""Fly a drone through a forest: the paper's example of a task where matching the mean action fails (figure 4).
 
-A field of 100 × 100 m holds 100 trees on a jittered 10 × 10 grid. The drone starts at (50, 0) heading straight up the
-field and picks a heading in [0, π] each step, then moves 5 m along it. A perception flag is on when the middle or the
-end of the next step along the *current* heading lies inside a tree. Touching a tree, at either of the two points, ends
-the episode; so does leaving the field. The score is how far up the field the drone got, at most 100, or 0 if it left
+A field of 100 × 100 m holds 100 trees on a jittered 10 × 10 grid. The drone starts at (50, 0), heading straight up the
+field. In each step it picks a heading in [0, π] and moves 5 m along it. A perception flag is on if the middle or the
+end of the next step along the *current* heading lies inside a tree. Hitting a tree, at either of these two points, ends
+the episode; so does leaving the field. The score is the distance up the field, at most 100, or 0 if the drone left
 sideways.
 
-The expert keeps its heading while the flag is off and otherwise turns to a random clear heading at least π/4 away: to
-the left or to the right, either is fine. The average of the two is straight into the tree.
+The expert keeps its heading while the flag is off. Otherwise it turns to a random clear heading at least π/4 away, left
+or right. The average of left and right leads straight into the tree.
 
-Several forests can be one environment: each episode then flies through one of them, and the observation ends with its
-number, for experts and critics; a policy that is to do without has `policy_obs=(0, 1, 2, 3)`.
+One environment can hold several forests. Each episode then uses one of them, and the observation ends with its index,
+for experts and critics. `policy_obs=(0, 1, 2, 3)` hides the index from the policy.
 """
 
 from typing import ClassVar, NamedTuple
@@ -38,10 +38,10 @@ class ForestState(NamedTuple):
 
 
 class Forest(Environment):
-    """Observation (flag, x, y, heading), one action: the next heading in [0, π]. `Forest.plant(key)` grows another."""
+    """Observation (flag, x, y, heading), action: the next heading in [0, π]. `Forest.plant(key)` makes another."""
 
     trees: Float[Array, "... trees 3"]
-    """x, y and radius of each; with a leading axis, those of several forests."""
+    """x, y and radius of each tree. A leading axis holds several forests."""
     name: ClassVar[str] = "Forest"
     about: ClassVar[str] = (
         "fly a drone through a forest; the expert dodges left or right at random (the paper's figure 4)"
@@ -52,7 +52,7 @@ class Forest(Environment):
 
     @classmethod
     def plant(cls, key: Key[Array, ""], layouts: int | None = None) -> "Forest":
-        """A forest of its own, or several."""
+        """A random forest, or an environment of several."""
         return cls(plant(key) if layouts is None else jax.vmap(plant)(jax.random.split(key, layouts)))
 
     @property
@@ -66,7 +66,7 @@ class Forest(Environment):
 
     def step(self, state: ForestState, act: Array, key: Key[Array, ""]) -> Timestep:
         heading = jnp.clip(act[0], 0.0, jnp.pi)
-        crash = blocked(self._around(state), state.x, state.y, heading)
+        crash = blocked(self._trees(state), state.x, state.y, heading)
         new = ForestState(
             state.x + STRIDE * jnp.cos(heading), state.y + STRIDE * jnp.sin(heading), heading, state.layout
         )
@@ -79,20 +79,20 @@ class Forest(Environment):
         return Dodge(self.trees)
 
     def _observe(self, state: ForestState) -> Float[Array, " obs"]:
-        flag = blocked(self._around(state), state.x, state.y, state.heading)
-        seen = [flag.astype(jnp.float32), state.x, state.y, state.heading]
-        return jnp.stack(seen if self.trees.ndim == 2 else [*seen, state.layout.astype(jnp.float32)])
+        flag = blocked(self._trees(state), state.x, state.y, state.heading)
+        obs = [flag.astype(jnp.float32), state.x, state.y, state.heading]
+        return jnp.stack(obs if self.trees.ndim == 2 else [*obs, state.layout.astype(jnp.float32)])
 
-    def _around(self, state: ForestState) -> Float[Array, "trees 3"]:
+    def _trees(self, state: ForestState) -> Float[Array, "trees 3"]:
         return self.trees if self.trees.ndim == 2 else self.trees[state.layout]
 
 
 def plant(key: Key[Array, ""]) -> Float[Array, "trees 3"]:
-    """100 trees, 10 m apart in rows that begin at y = 5, each moved by 0 to 5 m in x and y, of radius 2 to 3 m."""
-    place, girth = jax.random.split(key)
+    """100 trees of radius 2 to 3 m, 10 m apart in rows from y = 5 m on, each shifted by 0 to 5 m in x and y."""
+    position_key, radius_key = jax.random.split(key)
     column, row = jnp.meshgrid(jnp.arange(10) * 10.0, jnp.arange(10) * 10.0 + 5.0)
-    centers = jnp.stack([column.ravel(), row.ravel()], axis=1) + jax.random.uniform(place, (100, 2), maxval=5.0)
-    return jnp.concatenate([centers, jax.random.uniform(girth, (100, 1), minval=2.0, maxval=3.0)], axis=1)
+    centers = jnp.stack([column.ravel(), row.ravel()], axis=1) + jax.random.uniform(position_key, (100, 2), maxval=5.0)
+    return jnp.concatenate([centers, jax.random.uniform(radius_key, (100, 1), minval=2.0, maxval=3.0)], axis=1)
 
 
 def blocked(trees: Array, x: Array, y: Array, heading: Array) -> Bool[Array, "..."]:
@@ -107,36 +107,36 @@ def blocked(trees: Array, x: Array, y: Array, heading: Array) -> Bool[Array, "..
 
 
 def depth(trees: Array, x: Array, y: Array, heading: Array) -> Float[Array, ""]:
-    """How deep inside a tree, in metres, the middle or the end of a step would be; 0 where it is clear."""
+    """How deep inside a tree, in metres, the middle or the end of a step would be; 0 if the way is clear."""
     inside = jnp.zeros(())
     for reach in (STRIDE / 2, STRIDE):
         dx, dy = x + reach * jnp.cos(heading) - trees[:, 0], y + reach * jnp.sin(heading) - trees[:, 1]
-        # The square root has no derivative at a tree's centre.
+        # 1e-6: the square root has no derivative at a tree's centre.
         inside = jnp.maximum(inside, (trees[:, 2] - jnp.sqrt(dx**2 + dy**2 + 1e-6)).max())
     return inside
 
 
-def around(trees: Array, obs: Array) -> Float[Array, "... trees 3"]:
-    """The trees of the forest that an observation comes from."""
+def trees_of(trees: Array, obs: Array) -> Float[Array, "... trees 3"]:
+    """The trees of the forest in which an observation was made."""
     return trees if trees.ndim == 2 else trees[obs[..., 4].astype(int)]
 
 
 class Dodge(Policy):
-    """Keep the heading while the flag is off, else turn to a random clear heading at least π/4 away."""
+    """The scripted expert: keep the heading while the flag is off, else turn to a random clear heading ≥ π/4 away."""
 
     trees: Float[Array, "... trees 3"]
     choices: int = eqx.field(static=True, default=181)
-    """Headings considered: one a degree."""
+    """Headings to choose from: one per degree."""
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
 
     def logits(self, obs: Array) -> Float[Array, "... choices"]:
-        """0 for headings the expert may turn to, −∞ for the rest; where none is clear, any turn of π/4 will do."""
+        """0 for headings that the expert may turn to, −∞ for others. If none is clear, any turn of at least π/4."""
         xp = namespace(obs)
         headings = xp.linspace(0.0, np.pi, self.choices, dtype=obs.dtype)
         x, y, heading = (obs[..., i, None] for i in (1, 2, 3))
-        trees = self.trees if self.trees.ndim == 2 else around(self.trees, obs)[..., None, :, :]
+        trees = self.trees if self.trees.ndim == 2 else trees_of(self.trees, obs)[..., None, :, :]
         away = xp.abs(headings - heading) >= np.pi / 4
         clear = away & ~blocked(trees, x, y, headings)
         return xp.where(xp.where(clear.any(-1, keepdims=True), clear, away), 0.0, -xp.inf)
@@ -153,7 +153,7 @@ class Dodge(Policy):
         return xp.where(obs[..., 0] > 0.5, heading, obs[..., 3])[..., None].astype(obs.dtype)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        raise TypeError("a scripted expert has no density")
+        raise TypeError("Forest's scripted expert has no density: log_prob is not available")
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         weights = jax.nn.softmax(self.logits(obs))

@@ -1,8 +1,8 @@
-"""The bridge to Gymnasium: any environment with a flat Box of observations and Box or Discrete actions.
+"""Gymnasium environments with flat Box observations and Box or Discrete actions.
 
-Vector environments reset within the step that ends an episode (`AutoresetMode.SAME_STEP`), so the observation they
-return then belongs to the next episode; the true next observation is in `info["final_obs"]`. `step` puts it back where
-it belongs, and keeps termination and truncation apart.
+Vector environments reset within the step that ends an episode (`AutoresetMode.SAME_STEP`). The returned observation
+then belongs to the next episode, and `info["final_obs"]` holds the true next observation. `VectorEnvironment.step`
+returns both, and keeps termination and truncation apart.
 """
 
 import ctypes
@@ -19,18 +19,21 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from understudy.core.errors import ExtraError, SpecError, install_command, missing_extra, unknown
+from understudy.core.errors import ExtraError, SpecError, missing_extra, unknown
 from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
-from understudy.envs.bullet import quickened
+from understudy.envs.bullet import speed_up
 
 C_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None
 DEFAULT_HORIZON = 1000
-"""Where an environment has no time limit of its own."""
+"""The horizon of environments without a time limit."""
 EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujoco"}
 
 
 class VectorStep(NamedTuple):
-    """One step of a batch of environments: `obs` is where the next one starts, `next_obs` where this one ended."""
+    """One step of a batch of environments.
+
+    `next_obs` is the observation after this step, `obs` the one before the next step. They differ if an episode ended.
+    """
 
     obs: np.ndarray
     next_obs: np.ndarray
@@ -40,7 +43,7 @@ class VectorStep(NamedTuple):
 
 
 class GymnasiumEnvironment:
-    """A Gymnasium environment by name or by a function that makes it; `vector(n)` runs n copies of it."""
+    """A Gymnasium environment, given by its name or by a function that makes it. `vector(n)` runs n copies."""
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class GymnasiumEnvironment:
     ):
         self.name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
         self.registered = isinstance(env, str)
-        """Whether the name is enough to make it again."""
+        """Whether `gymnasium.make(name)` makes it."""
         self._source = env
         self._make: Callable[..., gymnasium.Env[Any, Any]] = _maker(env, known) if isinstance(env, str) else env
         with quiet():
@@ -62,14 +65,15 @@ class GymnasiumEnvironment:
                     one.close()
 
     def vector(self, count: int) -> "VectorEnvironment":
+        """`count` copies that step together."""
         return VectorEnvironment(self._make, count, self.spec)
 
-    def one(self) -> gymnasium.Env[Any, Any]:
-        """A single environment, to be stepped by hand; one made by name comes without Gymnasium's checks."""
+    def make_env(self) -> gymnasium.Env[Any, Any]:
+        """A single environment. If made by name, it has no `PassiveEnvChecker`, which is slow."""
         return self._make(disable_env_checker=True) if self.registered else self._make()
 
-    def drawn(self) -> gymnasium.Env[Any, Any] | None:
-        """One that renders its frames as arrays; None where the task has no such thing, or not what it needs for it."""
+    def make_renderable(self) -> gymnasium.Env[Any, Any] | None:
+        """A single environment with `render_mode="rgb_array"`, or None if it cannot render here."""
         with quiet():
             try:
                 env = self._make(render_mode="rgb_array") if self.registered else self._make()
@@ -81,7 +85,7 @@ class GymnasiumEnvironment:
         return None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs to make it: the name, with its entry in Gymnasium's register, or the function."""
+        """What another process needs to make it: the name with its entry in Gymnasium's registry, or the function."""
         entry = gymnasium.registry.get(self.name.partition(":")[2] or self.name) if self.registered else None
         return {"source": self._source, "name": self.name, "spec": self.spec, "entry": entry}
 
@@ -93,7 +97,7 @@ class GymnasiumEnvironment:
             isinstance(source, str),
             source,
         )
-        if entry is not None:  # what the user registered is known in the user's process alone
+        if entry is not None:  # an environment that the user registered is unknown in a new process
             gymnasium.registry.setdefault(entry.id, entry)
         self._make = _maker(source, ()) if isinstance(source, str) else source
 
@@ -102,7 +106,7 @@ class GymnasiumEnvironment:
 
 
 class VectorEnvironment:
-    """Copies of an environment that step together."""
+    """Copies of a Gymnasium environment that step together."""
 
     def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], count: int, spec: Spec):
         self.spec = spec
@@ -110,19 +114,20 @@ class VectorEnvironment:
             self._env = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        """Start an episode in each copy, each from its own seed."""
+        """Start an episode in each copy, with one seed per copy."""
         with quiet():
             obs, _ = self._env.reset(seed=list(seeds))
         return _flat(obs)
 
     def step(self, actions: np.ndarray) -> VectorStep:
+        """Step all copies. Those whose episode ends are reset."""
         space = self._env.action_space
-        with quiet():  # an episode's end resets the environment within the step
+        with quiet():  # a step may also reset an environment
             obs, reward, terminal, truncated, info = self._env.step(actions.astype(space.dtype).reshape(space.shape))
         next_obs = _flat(obs).copy()
         for index in np.flatnonzero(terminal | truncated):
             next_obs[index] = np.asarray(info["final_obs"][index], np.float32).reshape(-1)
-        # An environment that reports both has reached an absorbing state as its time ran out: terminal wins.
+        # If an environment reports both, its state is absorbing, so it counts as terminal only.
         return VectorStep(_flat(obs), next_obs, np.asarray(reward, np.float32), terminal, truncated & ~terminal)
 
     def close(self) -> None:
@@ -136,21 +141,25 @@ def _flat(obs: np.ndarray) -> np.ndarray:
 
 def _spec(name: str, env: Any, horizon: int | None) -> Spec:
     if not isinstance(env, gymnasium.Env):
-        raise SpecError(f"{name} makes a {type(env).__name__}: a function that makes a Gymnasium environment is needed")
-    seen, acted = env.observation_space, env.action_space
-    if not isinstance(seen, gymnasium.spaces.Box) or len(seen.shape) != 1:
+        raise SpecError(f"{name} returns a {type(env).__name__}: it must return a gymnasium.Env")
+    obs_space, action_space = env.observation_space, env.action_space
+    if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) != 1:
         raise SpecError(
-            f"{name} observes {seen}: a flat Box is needed; gymnasium.wrappers.FlattenObservation makes one"
+            f"{name} has the observation space {obs_space}: a flat Box is needed; wrap the environment in "
+            "gymnasium.wrappers.FlattenObservation"
         )
     action: ActionSpace
-    if isinstance(acted, gymnasium.spaces.Discrete) and acted.start == 0:
-        action = Discrete(int(acted.n))
-    elif isinstance(acted, gymnasium.spaces.Box) and len(acted.shape) == 1 and acted.is_bounded():
-        action = Continuous(tuple(map(float, acted.low)), tuple(map(float, acted.high)))
+    if isinstance(action_space, gymnasium.spaces.Discrete) and action_space.start == 0:
+        action = Discrete(int(action_space.n))
+    elif isinstance(action_space, gymnasium.spaces.Box) and len(action_space.shape) == 1 and action_space.is_bounded():
+        action = Continuous(tuple(map(float, action_space.low)), tuple(map(float, action_space.high)))
     else:
-        raise SpecError(f"{name} acts in {acted}: a flat Box with finite bounds or Discrete from 0 is needed")
+        raise SpecError(
+            f"{name} has the action space {action_space}: a flat Box with finite bounds, or Discrete starting at 0, "
+            "is needed"
+        )
     limit = env.spec.max_episode_steps if env.spec is not None else None
-    return Spec(seen.shape, action, int(horizon or limit or DEFAULT_HORIZON))
+    return Spec(obs_space.shape, action, int(horizon or limit or DEFAULT_HORIZON))
 
 
 def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any, Any]]:
@@ -166,7 +175,7 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any
     def make(**options: Any) -> gymnasium.Env[Any, Any]:
         try:
             env: gymnasium.Env[Any, Any] = gymnasium.make(name, **options)
-            return quickened(env) if "Bullet" in name else env
+            return speed_up(env) if "Bullet" in name else env
         except gymnasium.error.DependencyNotInstalled as error:
             extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
             needs = f"{name} needs a package that is not installed"
@@ -182,7 +191,7 @@ def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any
 
 
 def available() -> list[tuple[str, str]]:
-    """Some Gymnasium tasks that fit, each with the extra it still needs here, or ''."""
+    """Supported Gymnasium environments: (name, extra that is not installed). The extra is '' if nothing is missing."""
     named = {
         "": ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1"),
         "bullet": ("HalfCheetahBulletEnv-v0", "AntBulletEnv-v0", "HopperBulletEnv-v0", "Walker2DBulletEnv-v0"),
@@ -192,28 +201,27 @@ def available() -> list[tuple[str, str]]:
     rows = []
     for extra, names in named.items():
         installed = not extra or importlib.util.find_spec(EXTRAS[extra]) is not None
-        rows += [(name, "" if installed else install_command(extra)) for name in names]
+        rows += [(name, "" if installed else extra) for name in names]
     return rows
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing that a simulator prints, from Python or from C, or warns about, reaches the user; errors still raise."""
-
+    """Suppress everything that a simulator prints, from Python or C, and its warnings. Errors still raise."""
     sink = _silence()
 
     def flush() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         if C_LIBRARY is not None:
-            C_LIBRARY.fflush(None)  # C keeps buffers of its own, which would otherwise surface at exit
+            C_LIBRARY.fflush(None)  # otherwise C's own buffers are printed at exit
 
     flush()
     saved = [os.dup(1), os.dup(2)]
     os.dup2(sink.fileno(), 1)
     os.dup2(sink.fileno(), 2)
     try:
-        # A notebook's streams are not the process's own, so Python's are turned as well.
+        # In a notebook, sys.stdout is not file descriptor 1, so redirect both.
         with warnings.catch_warnings(), redirect_stdout(sink), redirect_stderr(sink):
             warnings.simplefilter("ignore")
             yield
@@ -226,5 +234,5 @@ def quiet() -> Iterator[None]:
 
 @functools.cache
 def _silence() -> TextIO:
-    """One open /dev/null for the life of the process."""
+    """/dev/null, opened once per process."""
     return open(os.devnull, "w", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Swing a pendulum up and hold it there: the dynamics of Gymnasium's `Pendulum-v1`, in JAX, with a scripted expert."""
+"""Swing up a pendulum and hold it: the dynamics of Gymnasium's `Pendulum-v1` in JAX, with a scripted expert."""
 
 from typing import ClassVar, NamedTuple
 
@@ -54,10 +54,10 @@ def _observe(state: PendulumState) -> Float[Array, " obs"]:
 
 
 class SwingUp(Policy):
-    """Pump energy until the pendulum has what it takes to stand, then hold it with a linear law.
+    """The scripted expert: pump energy until the pendulum can stand, then hold it with a linear controller.
 
-    Energy is measured so that resting upright has none: E = θ̇²/6 + 5 (cos θ − 1), for a rod of unit mass and length.
-    Pumping pushes along the speed while E < 0; the two laws pass into each other around |θ| = 0.7.
+    The energy is 0 for standing still upright: E = θ̇²/6 + 5 (cos θ − 1), for a rod of unit mass and length. Pumping
+    pushes in the direction of the speed while E < 0. The two controllers are blended around |θ| = 0.7.
     """
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
@@ -78,7 +78,7 @@ class SwingUp(Policy):
         return self.mode(carry, obs)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        raise TypeError("a scripted expert has no density")
+        raise TypeError("Pendulum's scripted expert has no density: log_prob is not available")
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         return self.mode(carry, obs)[None], jnp.ones(1)

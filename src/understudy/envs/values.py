@@ -1,7 +1,7 @@
-"""Q^{π_E}_t(s, a): what an action is worth if the expert acts after it. The moment that AggreVaTe is given.
+"""Estimators of the expert's action values Q^{π_E}_t(s, a): the return if the expert acts after action a.
 
-A value belongs to a state of the environment, not to an observation of it, so one that is sampled needs an environment
-that can be set back to a state: any that is written in JAX.
+AggreVaTe uses them. A value belongs to a state of the environment, not to an observation. Sampling a value therefore
+needs an environment that can be restarted from any state: one that is written in JAX.
 """
 
 from abc import abstractmethod
@@ -17,8 +17,8 @@ from understudy.envs.base import Environment, EnvState
 from understudy.policies import Policy, step
 
 
-class Values(eqx.Module):
-    """Abstract: the value of one action in one state, inside a compiled program. Every subclass is final."""
+class ActionValueEstimator(eqx.Module):
+    """Abstract: estimates the value of one action in one state, inside a compiled program. Every subclass is final."""
 
     @abstractmethod
     def __call__(
@@ -26,13 +26,13 @@ class Values(eqx.Module):
     ) -> Float[Array, ""]: ...
 
 
-class MonteCarlo(Values):
-    """A sample: take the action, let the expert act until the episode's end, and add up the rewards."""
+class MonteCarlo(ActionValueEstimator):
+    """A sample of the value: take the action, let the expert act until the episode ends, and sum the rewards."""
 
     env: Environment
     expert: Policy
     deterministic: bool = eqx.field(static=True, default=False)
-    """The expert acts with its mode."""
+    """Whether the expert acts deterministically, with its mode."""
 
     def __call__(
         self, t: Int[Array, ""], state: EnvState, obs: Float[Array, " obs"], act: Array, key: Key[Array, ""]
@@ -42,7 +42,7 @@ class MonteCarlo(Values):
         first = self.env.step(state, act, first_key)
         carry = jax.tree.map(jnp.asarray, self.expert.reset(reset_key))._replace(t=t + 1)
 
-        def going(loop: Any) -> Array:
+        def unfinished(loop: Any) -> Array:
             carry, timestep, _ = loop
             return ~timestep.terminal & (carry.t < horizon)
 
@@ -54,5 +54,5 @@ class MonteCarlo(Values):
             new = self.env.step(timestep.state, chosen, step_key)
             return step(carry), new, total + new.reward
 
-        # A loop with an end of its own: in a batch, it ends with the last of the episodes and not at the horizon.
-        return jax.lax.while_loop(going, advance, (carry, first, first.reward))[2]
+        # A while loop, not a scan: a batch stops when its last episode ends, which may be long before the horizon.
+        return jax.lax.while_loop(unfinished, advance, (carry, first, first.reward))[2]

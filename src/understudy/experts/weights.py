@@ -1,13 +1,13 @@
-"""A policy that was trained elsewhere, from its plain weights.
+"""Policies from plain network weights, for experts that were trained with another library.
 
-An npz file, or a dictionary, of `w0, b0, w1, b1, ...`, each layer x @ w + b, and optionally of what lies around them:
+The weights are an npz file or a dictionary with `w0, b0, w1, b1, ...`; each layer computes x @ w + b. It may also hold:
 
     activation    between the layers: "relu", "tanh" or "identity"
-    squash        continuous actions: the output passes through tanh, and (-1, 1) is mapped to the environment's range;
-                  else the output is the action, clipped to that range
-    clip          a number: squashed outputs are first clipped to ± this
+    squash        for continuous actions: apply tanh to the output and scale (-1, 1) to the environment's action range;
+                  without it the output is the action, clipped to that range
+    clip          a number: clip the output to ± this number before the tanh
 
-Of discrete actions it takes the one with the largest output.
+With discrete actions, the policy takes the action with the largest output.
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Any, get_args
 import numpy as np
 
 from understudy.core.errors import NeedsError, RunError, SettingError, SpecError, check_choice, check_positive
-from understudy.core.types import Continuous, Discrete, Spec
+from understudy.core.types import Continuous, Spec
 from understudy.envs import make, public_name
 from understudy.policies import Categorical, Deterministic, Normalized, Policy
 from understudy.policies.actor import Actor
@@ -37,42 +37,42 @@ def policy_from_weights(
     squash: bool | None = None,
     clip: float | None = None,
 ) -> Actor:
-    """The network of `source` as a policy of `env`, with what the source does not say about it."""
+    """A policy for `env` from the weights in `source`. Pass the settings that the source does not contain."""
     arrays, name = _arrays(source)
     env = make(env)
-    policy = policy_of_arrays(arrays, name, env.spec, env.name, activation, squash, clip)
+    policy = policy_from_arrays(arrays, name, env.spec, env.name, activation, squash, clip)
     return Actor(policy, env.spec, {"algorithm": f"weights of {name}", "env": public_name(env)})
 
 
-def policy_of_arrays(
+def policy_from_arrays(
     arrays: Mapping[str, Any],
     name: str,
     spec: Spec,
-    place: str,
+    env: str,
     activation: Activation | None = None,
     squash: bool | None = None,
     clip: float | None = None,
 ) -> Policy:
-    """As `policy_from_weights`, where the task is known but not made; errors call the arrays and it by their names."""
-    activation = _said(name, arrays, "activation", activation)
-    squash = bool(_said(name, arrays, "squash", squash))
-    clip = _said(name, arrays, "clip", clip)
+    """Like `policy_from_weights`, from a spec and without making the environment. Errors use `name` and `env`."""
+    activation = _setting(name, arrays, "activation", activation)
+    squash = bool(_setting(name, arrays, "squash", squash))
+    clip = _setting(name, arrays, "clip", clip)
     if activation is None:
         raise NeedsError(
-            f"{name} holds weights, but not what lies between the layers: pass activation= (--expert-activation), "
-            "or keep it in the file as `activation`"
+            f"{name} does not say which activation the network uses: pass activation= (--expert-activation) 'relu', "
+            "'tanh' or 'identity', or store it in the file as `activation`"
         )
     check_choice(get_args(Activation), activation=activation)
     if clip is not None:
         check_positive(clip=clip)
         if not squash:
-            raise SettingError(f"clip is {clip}: it is for outputs that are squashed, pass squash=True")
+            raise SettingError(f"clip is {clip} without squash: pass squash=True, or leave out clip")
     net = _network(name, arrays, activation)
     inputs, outputs = net.weights[0].shape[0], net.biases[-1].shape[0]
-    needed = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
-    if (inputs, outputs) != (spec.obs_size, needed):
+    if (inputs, outputs) != (spec.obs_size, spec.action_size):
         raise SpecError(
-            f"{name} takes {inputs} numbers to {outputs}: in {place} a policy takes {spec.obs_size} to {needed}"
+            f"{name} has {inputs} inputs and {outputs} outputs: a policy for {env} needs {spec.obs_size} inputs and "
+            f"{spec.action_size} outputs"
         )
     if isinstance(spec.action, Continuous):
         return _continuous(net, spec.action, spec.obs_size, squash, clip)
@@ -80,15 +80,15 @@ def policy_of_arrays(
 
 
 def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
-    """What a policy does without chance as arrays that `policy_from_weights` reads; None where it is no plain network.
+    """The deterministic policy as arrays for `policy_from_weights`, or None if it is not a plain network.
 
-    Of a Gaussian that is its mean: its last layer without the half that says how wide it is, where it has one.
+    A Gaussian policy becomes its mean: outputs of the last layer for the standard deviation are dropped.
     """
     policy: Policy = actor.policy
     normalization: Normalization | None = None
     if isinstance(policy, Normalized):
         normalization, policy = policy.normalization, policy.policy
-    if not isinstance(policy, NetworkPolicy) or policy.net.reads is not None:
+    if not isinstance(policy, NetworkPolicy) or policy.net.input_indices is not None:
         return None
     if normalization is not None and (np.any(normalization.obs_mean != 0) or np.any(normalization.obs_std != 1)):
         return None
@@ -109,7 +109,7 @@ def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
 
 
 def holds_weights(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is an npz of plain weights, by the names in it."""
+    """Whether a file is an npz file with `w0` and `b0`."""
     if not Path(path).is_file() or not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as file:
@@ -119,7 +119,7 @@ def holds_weights(path: str | os.PathLike[str]) -> bool:
 def _continuous(net: MLP, action: Continuous, inputs: int, squash: bool, clip: float | None) -> Policy:
     low, high = np.asarray(action.low, np.float32), np.asarray(action.high, np.float32)
     center, scale = (low + high) / 2, (high - low) / 2
-    if not squash:  # the last layer speaks in the normalization's coordinates, where the range is [-1, 1]
+    if not squash:  # rescale the last layer to normalized actions, whose range is [-1, 1]
         *weights, weight = net.weights
         *biases, bias = net.biases
         net = MLP((*weights, weight / scale), (*biases, (bias - center) / scale), net.activation)
@@ -127,29 +127,30 @@ def _continuous(net: MLP, action: Continuous, inputs: int, squash: bool, clip: f
     return Normalized(Deterministic(net, squash, clip), normalization)
 
 
-def _said(name: str, arrays: Mapping[str, Any], key: str, given: Any) -> Any:
-    """A setting that the caller or the source states; or both, if they agree."""
+def _setting(name: str, arrays: Mapping[str, Any], key: str, given: Any) -> Any:
+    """A setting from the caller or from the source. Raises if both have it and differ."""
     if key not in arrays:
         return given
-    found = np.asarray(arrays[key]).item()
-    if given is not None and given != found:
-        raise SettingError(f"{key} is {given!r}, but {name} says {found!r}: leave it out, or mend the file")
-    return found
+    stored = np.asarray(arrays[key]).item()
+    if given is not None and given != stored:
+        raise SettingError(f"{key} is {given!r}, but {name} contains {stored!r}: leave out {key}, or fix the file")
+    return stored
 
 
 def _network(name: str, arrays: Mapping[str, Any], activation: Activation) -> MLP:
     count = sum(key[0] == "w" and key[1:].isdigit() for key in arrays)
     missing = [f"{kind}{i}" for i in range(max(count, 1)) for kind in "wb" if f"{kind}{i}" not in arrays]
     if missing:
-        raise SpecError(f"{name} has no {', '.join(missing)}: weights are w0, b0, w1, b1, ..., with x @ w + b")
+        raise SpecError(f"{name} has no {', '.join(missing)}: store the layers x @ w + b as w0, b0, w1, b1, ...")
     weights = [np.asarray(arrays[f"w{i}"], np.float32) for i in range(count)]
     biases = [np.asarray(arrays[f"b{i}"], np.float32) for i in range(count)]
     width: int | None = None
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         if weight.ndim != 2 or bias.shape != weight.shape[1:] or width not in (None, weight.shape[0]):
-            follows = "" if width is None else f" behind {width} numbers"
+            follows = "" if width is None else f" after a layer with {width} outputs"
             raise SpecError(
-                f"{name} has w{i} of shape {weight.shape} and b{i} of shape {bias.shape}{follows}: x @ w + b"
+                f"{name} has w{i} of shape {weight.shape} and b{i} of shape {bias.shape}{follows}: "
+                "each layer is x @ w + b"
             )
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
             raise SpecError(f"{name} has NaN or infinity in w{i} or b{i}")
@@ -158,7 +159,7 @@ def _network(name: str, arrays: Mapping[str, Any], activation: Activation) -> ML
 
 
 def _arrays(source: Source) -> tuple[Mapping[str, Any], str]:
-    """What there is by name, and what errors call it."""
+    """The arrays by name, and the source's name for errors."""
     if isinstance(source, Mapping):
         return source, "the dictionary"
     path = Path(source)
