@@ -224,8 +224,8 @@ def test_an_expert_that_knows_its_values_is_not_followed_for_them():
 
 def test_values_that_do_not_fit_are_named():
     with pytest.raises(SpecError, match=r"the expert's values have shape \(2, 1\) for 2 states"):
-        Expert(Balance(), values=lambda obs, act: obs[:, :1]).appraise(np.zeros((2, 4)), np.zeros(2))
+        Expert(Balance(), values=lambda obs, act: obs[:, :1]).query_values(np.zeros((2, 4)), np.zeros(2))
     with pytest.raises(SpecError, match="NaN"):
-        Expert(Balance(), values=lambda obs, act: obs[:, 0] * np.nan).appraise(np.zeros((2, 4)), np.zeros(2))
+        Expert(Balance(), values=lambda obs, act: obs[:, 0] * np.nan).query_values(np.zeros((2, 4)), np.zeros(2))
     with pytest.raises(SettingError, match="exploring is 2"):
         us.aggrevate(exploring=2)

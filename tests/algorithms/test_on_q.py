@@ -208,15 +208,15 @@ def test_what_is_wrong_with_an_expert_is_named():
     with pytest.raises(SettingError, match="queries is 0"):
         Expert(keep_heading).budget(0)
     with pytest.raises(SpecError, match=r"the expert answered with shape \(2, 4\) to 2 states"):
-        Expert(lambda obs: obs).ask(np.zeros((2, 4), np.float32), FOREST.spec, np.random.default_rng(0))
+        Expert(lambda obs: obs).query(np.zeros((2, 4), np.float32), FOREST.spec, np.random.default_rng(0))
     with pytest.raises(SpecError, match=r"2 actions outside the range, the first 50: actions are from 0 to 3\.14159"):
-        Expert(lambda obs: np.full((2, 1), 50.0)).ask(np.ones((2, 4)), FOREST.spec, np.random.default_rng(0))
+        Expert(lambda obs: np.full((2, 1), 50.0)).query(np.ones((2, 4)), FOREST.spec, np.random.default_rng(0))
     with pytest.raises(SpecError, match="1 actions outside the range, the first 2: actions are from 0 to 1"):
-        Expert(lambda obs: np.array([0, 2])).ask(np.ones((2, 4)), host.spec, np.random.default_rng(0))
+        Expert(lambda obs: np.array([0, 2])).query(np.ones((2, 4)), host.spec, np.random.default_rng(0))
     with pytest.raises(SpecError, match=r"1 actions outside the range, the first 0\.5"):
-        Expert(lambda obs: np.array([0.5, 1])).ask(np.ones((2, 4)), host.spec, np.random.default_rng(0))
+        Expert(lambda obs: np.array([0.5, 1])).query(np.ones((2, 4)), host.spec, np.random.default_rng(0))
     with pytest.raises(SpecError, match="NaN"):
-        Expert(lambda obs: obs[:, 3:] * np.nan).ask(np.ones((2, 4)), FOREST.spec, np.random.default_rng(0))
+        Expert(lambda obs: obs[:, 3:] * np.nan).query(np.ones((2, 4)), FOREST.spec, np.random.default_rng(0))
 
 
 def test_a_discrete_task_on_the_host():

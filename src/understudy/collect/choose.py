@@ -9,7 +9,7 @@ from understudy.collect.steps import JaxSteps
 from understudy.collect.worker_collector import WorkerCollector
 from understudy.collect.workers import worker_count
 from understudy.envs import Environment, GymnasiumEnvironment
-from understudy.envs.values import Values
+from understudy.envs.values import ActionValueEstimator
 from understudy.experts.expert import as_expert
 from understudy.game import Algorithm
 
@@ -37,7 +37,7 @@ def collector_for(
     if isinstance(env, Environment):
         if queried is None:
             return Collector(JaxEpisodes(env, None))
-        if queried.policy is not None and (values is None or isinstance(values, Values)):
+        if queried.policy is not None and (values is None or isinstance(values, ActionValueEstimator)):
             inside = JaxEpisodes(env, queried.policy, queried.deterministic, values)
             return Collector(inside, NO_LIMIT if queried.limit is None else queried.limit)
     return HostCollector(env, queried, seeds)

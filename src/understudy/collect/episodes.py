@@ -19,8 +19,8 @@ from understudy.collect.rollouts import EpisodeBatch, play
 from understudy.core.arrays import Array, namespace
 from understudy.core.types import ActionSpace, ActionValues, Dataset, Discrete, State
 from understudy.envs import Environment
-from understudy.envs.values import Values
-from understudy.experts.expert import answer
+from understudy.envs.values import ActionValueEstimator
+from understudy.experts.expert import query_expert
 from understudy.game import Algorithm
 from understudy.policies import Policy
 
@@ -33,7 +33,7 @@ class JaxEpisodes(InProgram):
     """None: nobody is queried."""
     deterministic: bool = eqx.field(static=True, default=False)
     """The expert answers with its mode."""
-    values: Values | None = None
+    values: ActionValueEstimator | None = None
     """Action values under the expert, for algorithms that query them."""
 
     def collect(
@@ -70,7 +70,7 @@ class JaxEpisodes(InProgram):
             return collected
         answers = jnp.where(index == 0, 0, jnp.minimum(chosen, left)).astype(jnp.int32)
         collected = collected._replace(answered=jnp.arange(order.shape[0]) < answers, answers=answers)
-        query = partial(answer, self.expert, self.deterministic)
+        query = partial(query_expert, self.expert, self.deterministic)
         actions = jax.vmap(query)(steps.t, steps.obs, jax.random.split(answer_key, order.shape[0]))
         if flat.decisions is not None:  # where the expert acted, that is its answer
             by_expert = flat.decisions.by_expert.reshape(-1, *(1,) * (actions.ndim - 1))

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Int, Key
 
 from understudy.core.arrays import Array
 from understudy.core.types import State
-from understudy.experts.expert import answer
+from understudy.experts.expert import query_expert
 from understudy.game import Algorithm
 from understudy.policies import Policy
 
@@ -69,7 +69,7 @@ class Gate(eqx.Module):
         carry, query, expert_acts = self.algorithm.gate(self.state, memory.carry, obs, act, gate_key)
         query = jnp.asarray(query) | expert_acts
         by_expert = jnp.asarray(expert_acts) & (memory.queries < self.budget)
-        act = jnp.where(by_expert, answer(self.expert, self.deterministic, t, obs, answer_key), act)
+        act = jnp.where(by_expert, query_expert(self.expert, self.deterministic, t, obs, answer_key), act)
         decision = Decision(query, memory.queries, by_expert)
         return GateMemory(carry, memory.queries + query.astype(jnp.int32)), act, decision
 

@@ -57,7 +57,7 @@ class HostCollector(Collector):
         expert, count = self.expert, algorithm.episodes_per_round
 
         def query(obs: np.ndarray, t: np.ndarray) -> np.ndarray:
-            return expert.ask(obs, self.env.spec, random, t)
+            return expert.query(obs, self.env.spec, random, t)
 
         return HostGate(algorithm, state, index, count, left // count, query, jax.random.key(seed))
 
@@ -90,13 +90,13 @@ class HostCollector(Collector):
         here, by_expert = Transition(*(column[:count] for column in steps)), by_expert[:count]
         actions = np.array(here.act)
         if not by_expert.all():  # where the expert acted, that is its answer
-            actions[~by_expert] = self.expert.ask(here.obs[~by_expert], self.env.spec, random, here.t[~by_expert])
+            actions[~by_expert] = self.expert.query(here.obs[~by_expert], self.env.spec, random, here.t[~by_expert])
         if not algorithm.card.values:
             return collected._replace(expert_actions=_padded(actions, capacity))
         space = self.env.spec.action
         uniform = random.random((count, uniforms_needed(space)))
         tried = tried_actions(space, algorithm.exploring, here.act, actions, uniform)
-        values = self.expert.appraise(here.obs, tried)
+        values = self.expert.query_values(here.obs, tried)
         return collected._replace(action_values=ActionValues(_padded(tried, capacity), _padded(values, capacity)))
 
     def _nothing(self, algorithm: Algorithm, capacity: int) -> Collected:

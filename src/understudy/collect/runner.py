@@ -39,7 +39,7 @@ class Runner:
         self.name, self.spec, self.seed, self.steps = env.name, env.spec, seed, steps
         noise, random, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
         self._noise, self._random, self._starts = noise, random, starts
-        self._envs = [env.one() for _ in range(envs)]
+        self._envs = [env.make_env() for _ in range(envs)]
         self._kind = self._envs[0].action_space.dtype
         space = env.spec.action
         self._bounds = np.array((space.low, space.high), np.float32) if isinstance(space, Continuous) else None

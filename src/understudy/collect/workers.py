@@ -150,7 +150,7 @@ def worker_count(runs: int, env: GymnasiumEnvironment | None = None) -> int:
 def _step_seconds(env: GymnasiumEnvironment, tries: int = 20) -> float:
     """The median time of a step."""
     with quiet():
-        one = env.one()
+        one = env.make_env()
         one.action_space.seed(0)
         one.reset(seed=0)
         seconds = []

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from understudy.algorithms import daequil, dagger
+from understudy.algorithms.on_q.daequil import DAeQuIL
+from understudy.algorithms.on_q.dagger import DAgger
 from understudy.collect.recording import record
 from understudy.collect.rollouts import play, rollout
 from understudy.core.progress import Progress
@@ -78,11 +79,11 @@ Learner = Callable[[Forest], Algorithm]
 
 
 def _network(moments: Moments, **changes: Any) -> Learner:
-    return lambda forest: daequil.preset("forest", moments=moments(forest), **changes)
+    return lambda forest: DAeQuIL.preset("forest", moments=moments(forest), **changes)
 
 
 def _linear(moments: Moments, **changes: Any) -> Learner:
-    return lambda forest: daequil.preset("linear", moments=moments(forest), **changes)
+    return lambda forest: DAeQuIL.preset("linear", moments=moments(forest), **changes)
 
 
 def _paper(forest: Forest) -> Features:
@@ -90,7 +91,7 @@ def _paper(forest: Forest) -> Features:
 
 
 LEARNERS: dict[str, Learner] = {
-    "dagger, forest": lambda forest: dagger.preset("forest"),
+    "dagger, forest": lambda forest: DAgger.preset("forest"),
     "daequil, the paper's two moments": _network(_paper),
     f"daequil, {DAEQUIL}": _linear(clear_swerve),
 }
@@ -112,7 +113,7 @@ ABLATION: dict[str, Learner] = {
 }
 UNSEEN: dict[str, Learner] = {
     # Enough rounds for every learner to use up the query budget.
-    "dagger, forest": lambda forest: dagger.preset("forest", rounds=61, episodes_per_round=20),
+    "dagger, forest": lambda forest: DAgger.preset("forest", rounds=61, episodes_per_round=20),
     "daequil, the paper's two moments": _network(_paper, rounds=61, episodes_per_round=20),
     f"daequil, {DAEQUIL}": _linear(clear_swerve, rounds=61, episodes_per_round=20),
 }
@@ -161,7 +162,7 @@ def clone_by_flights(forest: Forest, counts: list[int], seeds: int, progress: Pr
     for count in counts:
         demonstrations = record(forest, None, count, seed=count)
         with progress(f"cloning of {count} flights") as report:
-            one, _ = run_trials("bc, forest", dagger.preset("forest", rounds=1), forest, seeds, demonstrations, report)
+            one, _ = run_trials("bc, forest", DAgger.preset("forest", rounds=1), forest, seeds, demonstrations, report)
         scores[demonstrations.steps] = one.returns[0].mean(axis=1)
     return scores
 
