@@ -18,7 +18,7 @@ from understudy.paper.episodes import Episode, lost_at, read
 from understudy.paper.failure_summary import summed_up
 from understudy.paper.reproduce_ablation import COLUMNS
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
-from understudy.studies.groups import groups
+from understudy.studies.groups import plan_groups
 from understudy.studies.report import table
 from understudy.train.checkpoints import Checkpoint
 
@@ -43,9 +43,9 @@ def pendulum(returned: float):
 
 def group(shown, **settings):
     entry = Entry("adril", settings={**SMALL, **settings}, trajectories=(2,))
-    protocol = Protocol((0, 3), episodes=2, every=64)
+    protocol = Protocol((0, 3), eval_episodes=2, eval_every=64)
     study = Study("small", tasks=(Task("Pendulum"),), algorithms=(entry,), protocol=protocol, hardware=Hardware())
-    return groups(study, {"Pendulum": shown})[0]
+    return plan_groups(study, {"Pendulum": shown})[0]
 
 
 # ------------------------------------------------------------------------------------------------- who is compared
@@ -199,7 +199,7 @@ def test_what_policies_play_is_seen_as_their_own_critic_and_kernel_see_it(tmp_pa
         theirs = state.kernel.features(state.kernel.points(jax.tree.map(jnp.asarray, every))).mean(0)
         assert one.payoff == pytest.approx(float(jnp.linalg.norm(mean - theirs)), rel=0.02)
     for cell, record in zip(asked.cells, records, strict=True):
-        rows = {(row["x_kind"], row["x"]): row["returns"] for row in record["rows"]}
+        rows = {(row["x_kind"], row["x"]): row["returns"] for row in record["evaluations"]}
         assert set(rows) == {("env_steps", 64), ("env_steps", 128), ("final", 128)}
         own = [e.episode_return for e in found if (e.seed, e.x) == (cell.seed, 128)]
         np.testing.assert_allclose(rows["env_steps", 128], own, atol=1e-5)
@@ -251,7 +251,7 @@ def test_a_policy_that_had_not_played_when_training_was_killed_plays_after_a_res
     for one, other in zip(found, whole, strict=True):
         assert one.episode_return == pytest.approx(other.episode_return)
         assert (one.belief, one.payoff) == pytest.approx((other.belief, other.payoff))
-    assert [len(record["rows"]) for record in records] == [3, 3]
+    assert [len(record["evaluations"]) for record in records] == [3, 3]
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["episodes.csv", "records.json"]
 
 
@@ -277,7 +277,7 @@ def test_the_command_writes_returns_and_episodes_and_tells_both(tmp_path, monkey
     monkeypatch.setitem(reward.TASKS, "halfcheetah", "Pendulum")
     pendulum(1.0).save("shown.npz")
     words = ["reproduce", "ablation", "--task", "halfcheetah", "--demos", "shown.npz", "--seeds", "2"]
-    words += ["--steps", "64", "--every", "64", "--episodes", "2", "--out", "a.csv"]
+    words += ["--steps", "64", "--eval-every", "64", "--eval-episodes", "2", "--out", "a.csv"]
 
     def run(*more):
         monkeypatch.setattr(sys, "argv", ["understudy", *words, *more])

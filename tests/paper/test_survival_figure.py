@@ -13,7 +13,7 @@ from understudy.cli.main import main as cli
 from understudy.paper import reproduce_survival, survival
 from understudy.studies import Store
 from understudy.studies.report import table
-from understudy.studies.running import Outcome
+from understudy.studies.running import RunSummary
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,19 +52,19 @@ def lives(monkeypatch, tmp_path):
 
     def run(study, place, jobs):
         store = Store(place)
-        store.begin(study.plain())
+        store.begin(study.to_dict())
         for group in study.groups():
             length = 300 if "no absorbing" in group.entry.label else 16
             for cell in group.cells:
                 asked.append((group.entry.label, cell.trajectories))
-                lived = [float(length + cell.seed)] * study.protocol.episodes
+                lived = [float(length + cell.seed)] * study.protocol.eval_episodes
                 points = (("env_steps", 1024), ("env_steps", 2048), ("final", 2048))
                 rows = [{"x_kind": kind, "x": x, "steps": x, "payoff": 0.1, "returns": lived} for kind, x in points]
                 made = {"command": "", "versions": {}, "date": "", "device": "cpu"}
-                known = {"format": 1, "key": cell.key, "asked": cell.asked, "shown": group.shown, "rows": rows}
-                more = {"seconds": 1.0, "together": 2, "env_steps": 2048, "queries": None, "made": made}
+                known = {"format": 1, "key": cell.key, "config": cell.config, "display": group.display, "evaluations": rows}
+                more = {"seconds": 1.0, "runs_in_program": 2, "env_steps": 2048, "queries": None, "provenance": made}
                 store.write({**known, **more, "status": "finished"})
-        return Outcome(len(asked))
+        return RunSummary(len(asked))
 
     monkeypatch.setattr(reproduce_survival, "run", run)
 

@@ -30,8 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.algorithms.reward.matching import RewardMatching, RewardState, distance
-from understudy.algorithms.reward.moments import counted
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
+from understudy.algorithms.reward.moments import count_steps
+from understudy.algorithms.reward.payoff import distance
 from understudy.collect.rollouts import Episodes, rollout
 from understudy.core.errors import SettingError
 from understudy.core.progress import Progress
@@ -142,7 +143,7 @@ class _EpisodeRecorder:
         self._workers = workers
         steps = demonstrations.first(group.cells[0].trajectories).transitions()
         horizon = jnp.asarray(env.spec.horizon)
-        self.expert_absorbing = counted(steps, jnp.ones(steps.t.shape, bool), horizon).absorbing_share
+        self.expert_absorbing = count_steps(steps, jnp.ones(steps.t.shape, bool), horizon).absorbing_share
         subset = np.unique(np.linspace(0, len(steps.t) - 1, min(DEMONSTRATED_STEPS, len(steps.t))).astype(int))
         self.demonstrated = jax.tree.map(lambda x: jnp.asarray(x[subset]), steps)
 
@@ -244,7 +245,7 @@ def diagnose(
         where = (
             slice(0, int(length)) if failed is None else slice(min(failed, length - 1), min(failed + WINDOW, length))
         )
-        absorbing = counted(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbing_share
+        absorbing = count_steps(steps, jnp.arange(len(steps.t)) < length, jnp.asarray(horizon)).absorbing_share
         episodes.append(
             Episode(
                 *index,
