@@ -1,53 +1,13 @@
 """The offline loop: runs that stop, diverge or are interrupted keep what they had, and the others go on."""
 
 import signal
-from typing import ClassVar, NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import understudy as us
+from support.counting import Counting, counted, seed_with_limit
 from understudy.core.errors import DivergedError
-from understudy.core.types import Info
-from understudy.game import Algorithm, Card
-from understudy.policies import Policy, Tabular
-
-
-class Count(NamedTuple):
-    rounds: jax.Array
-    limit: jax.Array
-
-
-class Counting(Algorithm):
-    """Counts its rounds. Each run draws a number from its seed: it is done, or breaks down, in that round."""
-
-    card: ClassVar[Card] = Card(
-        "counting", "Counting", "off-Q", "-", ("demonstrations",), ("continuous", "discrete"), "nothing", ""
-    )
-    stop_reasons: ClassVar[tuple[str, ...]] = ("it has counted far enough",)
-    ends: str = eqx.field(static=True, default="done")
-    rounds: int = eqx.field(static=True, default=12)
-    earliest: int = eqx.field(static=True, default=3)
-
-    def init(self, key, spec, demonstrations):
-        return Count(jnp.zeros(()), jax.random.randint(key, (), self.earliest, 10))
-
-    def update(self, state, data, key):
-        state = state._replace(rounds=state.rounds + 1)
-        over = state.rounds >= state.limit
-        loss = jnp.where((self.ends == "nan") & over, jnp.nan, state.rounds)
-        return state, Info({"loss": loss}, jnp.where((self.ends == "done") & over, 1, 0))
-
-    def policy(self, state) -> Policy:
-        return Tabular(jnp.stack([jnp.asarray(state.rounds), jnp.asarray(state.limit, float)])[None])
-
-
-def counted(result):
-    """(rounds, limit) of each run."""
-    return np.stack([actor.policy.table[0] for actor in result.policies])
 
 
 @pytest.fixture
@@ -85,16 +45,7 @@ def test_a_run_that_diverges_keeps_its_last_good_round(demonstrations):
 
 def test_if_nothing_ever_was_finite_it_is_an_error(demonstrations):
     with pytest.raises(DivergedError, match="lower the learning rate"):
-        us.imitate(Counting("nan", earliest=1, rounds=12), demonstrations, seeds=[_seed_of_limit(1)])
-
-
-def _seed_of_limit(limit):
-    """A seed whose run breaks down in that round."""
-    for seed in range(200):
-        init_key, _ = jax.random.split(jax.random.key(seed))
-        if int(jax.random.randint(init_key, (), 1, 10)) == limit:
-            return seed
-    raise AssertionError("no seed")
+        us.imitate(Counting("nan", earliest=1, rounds=12), demonstrations, seeds=[seed_with_limit(1)])
 
 
 def test_interruption_keeps_what_is_finished(demonstrations):
