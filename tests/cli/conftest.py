@@ -1,0 +1,4 @@
+"""Fixtures of the tests of commands."""
+
+from support.commands import understudy  # noqa: F401
+from support.training import every_round, interrupted_at  # noqa: F401
