@@ -46,7 +46,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "truncation as termination": {"truncation_is_terminal": True},
 }
 """Label in the figure → settings that differ from the default."""
-PANELS = ("default, without one part", "released recipe, one component alone", "released recipe, one component removed")
+PANELS = ("default, without one part", "recipe, one component alone", "recipe, one component removed")
 TRAJECTORIES = 20
 STEPS = 300_000
 EPISODE_COLUMNS = [*figure_studies.IDENTITY, "expert_return", *FIELDS]
