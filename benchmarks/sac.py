@@ -87,11 +87,11 @@ class Replay(NamedTuple):
 
     def at(self, index: Array) -> Batch:
         row = self.rows[index]
-        obs, act, next_obs, reward, continues, after = jnp.split(
+        obs, act, next_obs, reward, bootstrap, terminal_value = jnp.split(
             row, np.cumsum([OBS, ACT, OBS, 1, 1]).tolist(), axis=-1
         )
         unknown = jnp.full(len(index), jnp.inf)
-        return Batch(obs, act, next_obs, reward[:, 0], continues[:, 0], after[:, 0], unknown)
+        return Batch(obs, act, next_obs, reward[:, 0], bootstrap[:, 0], terminal_value[:, 0], unknown)
 
 
 def turn(player: SAC, state: SACState, replay: Replay, key: Key[Array, ""]) -> tuple[SACState, dict[str, Array]]:
@@ -191,7 +191,7 @@ def check(peer: Peer, player: SAC, replay: Replay) -> None:
         after, metrics = jax.jit(player.step)(state, replay.at(index), noise, player.lr)
     expected = {name: metrics[name] for name in ("critic_loss", "actor_loss", "entropy")}
     # Sorted: PyTorch's two ways keep the critics' parameters in orders of their own.
-    expected |= {"critics_moment": jnp.sort(moment(after.critics_memory)), "actor_moment": moment(after.actor_memory)}
+    expected |= {"critics_moment": jnp.sort(moment(after.critics_opt_state)), "actor_moment": moment(after.actor_opt_state)}
     expected |= {"log_temperature": after.log_temperature}
     for style in ("plain", "tuned"):
         peer.torch("check", style)

@@ -1,7 +1,7 @@
-"""f: the moment functions that a payoff is maximised over, and the penalties that keep them in their class.
+"""Critics: the moment functions f that maximise a payoff, and gradient penalties for them.
 
-A critic is called with one (t, s, a) and returns a number; f is a cost (see `payoffs`). Discrete actions may be given
-as an index or as a vector of probabilities, which is what a gradient can pass through.
+A critic maps one (t, s, a) to a number. f is a cost (see `payoffs`). A discrete action is an index, or a vector of
+probabilities that gradients can pass through.
 """
 
 from abc import abstractmethod
@@ -12,20 +12,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from understudy.core.types import Discrete, Samples, Spec
+from understudy.core.types import Pair, Samples, Spec
 from understudy.policies.networks import MLP, Activation
 
 Features = Callable[[Array, Array], Float[Array, " k"]]
-"""φ(s, a): the moments a person wants matched."""
+"""φ(s, a): moments to match, chosen by the user."""
 
 
 def state_action(obs: Array, act: Array) -> Float[Array, " k"]:
-    """The default features: the state and the action themselves."""
+    """The default features: state and action."""
     return jnp.concatenate([obs, act])
 
 
 class Critic(eqx.Module):
-    """Abstract: a cost f_t(s, a). Every subclass is final."""
+    """Abstract base class: a cost f_t(s, a). Subclasses are final."""
 
     @abstractmethod
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]: ...
@@ -48,8 +48,8 @@ class MLPCritic(Critic):
         features: Features = state_action,
         gain: float | Array | None = None,
     ) -> "MLPCritic":
-        actions = _actions(spec)
-        return cls(MLP.init(key, _width(spec, features), hidden, 1, activation, gain), features, actions)
+        net = MLP.init(key, _width(spec, features), hidden, 1, activation, gain)
+        return cls(net, features, spec.num_actions)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
         return self.net(self.features(obs, as_vector(act, self.actions)))[0]
@@ -67,14 +67,14 @@ class TimedCritic(Critic):
     def init(
         cls, key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], features: Features = state_action
     ) -> "TimedCritic":
-        return cls(MLP.init(key, _width(spec, features) + 1, hidden, 1), features, _actions(spec), spec.horizon)
+        return cls(MLP.init(key, _width(spec, features) + 1, hidden, 1), features, spec.num_actions, spec.horizon)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
         return self.net(jnp.append(self.features(obs, as_vector(act, self.actions)), t / self.horizon))[0]
 
 
 class LinearCritic(Critic):
-    """f(s, a) = w · φ(s, a): the span of given moments."""
+    """f(s, a) = w · φ(s, a), linear in given moments."""
 
     weights: Float[Array, " k"]
     features: Features = eqx.field(static=True)
@@ -82,7 +82,7 @@ class LinearCritic(Critic):
 
     @classmethod
     def init(cls, spec: Spec, features: Features = state_action) -> "LinearCritic":
-        return cls(jnp.zeros(_width(spec, features)), features, _actions(spec))
+        return cls(jnp.zeros(_width(spec, features)), features, spec.num_actions)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
         return self.weights @ self.features(obs, as_vector(act, self.actions))
@@ -98,7 +98,7 @@ class TableCritic(Critic):
 
 
 def as_vector(act: Array, actions: int | None) -> Float[Array, " a"]:
-    """A discrete action's index as a one-hot vector; a continuous action or a vector of probabilities as it is."""
+    """A discrete action's index as a one-hot vector. Vectors are returned unchanged."""
     if actions is not None and jnp.issubdtype(act.dtype, jnp.integer):
         return jax.nn.one_hot(act, actions)
     return act
@@ -110,26 +110,35 @@ def gradient_penalty(
     """(‖∇_{s,a} f(s, a)‖ − target)², at one (s, a) (Gulrajani et al., 2017)."""
     by_obs, by_act = jax.grad(lambda s, a: critic(t, s, a), argnums=(0, 1))(obs, act)
     squared = jnp.sum(jnp.square(by_obs)) + jnp.sum(jnp.square(by_act))
-    # The square root has no derivative at zero, where a dead network sits.
+    # The square root is not differentiable at 0, the gradient of a network whose units are all inactive.
     return jnp.square(jnp.sqrt(squared + 1e-12) - target)
 
 
 def interpolate(key: Key[Array, ""], learner: Samples, expert: Samples) -> tuple[Array, Array]:
-    """A point drawn uniformly between one learner's (s, a) and one expert's: where a gradient penalty is taken.
+    """A random point (s, a) on the line between one sample of the learner and one of the expert.
 
-    For one pair of samples; the caller vmaps. Actions are vectors: an index has no points between (`as_vector`).
+    Actions must be vectors (`as_vector`).
     """
     if learner.act.ndim != 1 or expert.act.ndim != 1:
-        raise TypeError(f"actions of shapes {learner.act.shape} and {expert.act.shape}: one vector each is needed")
+        raise TypeError(f"actions have shapes {learner.act.shape} and {expert.act.shape}: give one vector each")
     mix = jax.random.uniform(key)
     return mix * learner.obs + (1 - mix) * expert.obs, mix * learner.act + (1 - mix) * expert.act
 
 
-def _actions(spec: Spec) -> int | None:
-    return spec.action.n if isinstance(spec.action, Discrete) else None
+def mean_penalty(
+    critic: Critic, t: Int[Array, " n"], obs: Float[Array, "n obs"], act: Float[Array, "n act"], target: float | Array
+) -> Float[Array, ""]:
+    """The mean of `gradient_penalty` over a batch."""
+    return jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(critic, t, obs, act, target).mean()
+
+
+def penalty_between(critic: Critic, pair: Pair, target: float | Array, key: Key[Array, ""]) -> Float[Array, ""]:
+    """The mean gradient penalty at random points between the two sides, as in WGAN-GP."""
+    keys = jax.random.split(key, pair.expert.weight.shape[0])
+    return mean_penalty(critic, pair.expert.t, *jax.vmap(interpolate)(keys, pair.learner, pair.expert), target)
 
 
 def _width(spec: Spec, features: Features) -> int:
-    size = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
-    shaped = jax.eval_shape(features, jnp.zeros(spec.obs_shape), jnp.zeros(size))
+    """The number of features."""
+    shaped = jax.eval_shape(features, jnp.zeros(spec.obs_shape), jnp.zeros(spec.action_size))
     return int(shaped.shape[0])

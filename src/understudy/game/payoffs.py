@@ -1,25 +1,25 @@
-"""The three imitation games: what the learner minimises and the moment function maximises.
+"""The payoffs of the three imitation games. The learner minimises them, the moment function maximises them.
 
     payoff(π, f) = E f(learner pair) − E f(expert pair),        E = (1/T) Σ_t over the horizon
 
-The sign convention, stated here once and used everywhere: **f is a cost**. The policy minimises the payoff, the moment
-function maximises it, and the reward handed to an RL player is −f. With f = −r, −Q^π, −Q^{π_E} in turn, the three
-payoffs are the same number, (J(π_E) − J(π)) / T (the performance difference lemma; `tests/test_identities.py`).
+The sign convention of the whole library: **f is a cost**. An RL player gets the reward −f. With f = −r, −Q^π and
+−Q^{π_E}, the three payoffs are all equal to (J(π_E) − J(π)) / T, by the performance difference lemma
+(`tests/game/test_identities.py`).
 
-The games differ only in the pair of samples they compare:
+The games differ only in the pair of samples that they compare:
 
     moments        learner's sample                  expert's sample
     reward (U1)    s, a ~ π                          s, a ~ demonstrations
     off-Q  (U2)    s ~ demonstrations, a ~ π(s)      s, a ~ demonstrations
     on-Q   (U3)    s, a ~ π                          s ~ π, a ~ π_E(s)
 
-so off-Q and on-Q are one operation, `relabel`, applied to the one side or the other. Samples carry weights: a minibatch
-and an exact, enumerated expectation on a finite MDP go through the same code.
+Off-Q and on-Q are the same operation, `relabel`, applied to one side or the other. Samples have weights, so that
+minibatches and exact expectations on finite MDPs use the same code.
 """
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from understudy.core.types import Pair, Samples
 from understudy.game.critics import Critic, as_vector
@@ -38,41 +38,42 @@ def expectation(critic: Critic, samples: Samples) -> Float[Array, ""]:
 
 
 def reward(learner: Samples, expert: Samples) -> Pair:
-    """U1: both sides on their own states. Needs the environment."""
+    """U1: each side acts in its own states. Needs the environment."""
     return Pair(learner, expert)
 
 
 def off_q(policy: Policy, expert: Samples, key: Key[Array, ""]) -> Pair:
-    """U2: the learner acts on the demonstrations' states. Needs demonstrations only."""
+    """U2: the learner acts in the demonstrated states. Needs demonstrations only."""
     return Pair(relabel(policy, expert, key), expert)
 
 
 def off_q_vectors(policy: Policy, expert: Samples, actions: int | None, key: Key[Array, ""]) -> Pair:
-    """U2 with one learner's sample for each of the expert's, its action a vector that a gradient passes through.
-
-    That is a draw of a continuous policy, and the probabilities of a categorical one over its `actions`; where f is not
-    linear in them, f of the probabilities stands in for the expectation of f.
-    """
-
-    def one(t: Array, obs: Array, k: Array) -> Array:
-        acts, weights = policy.support(Carry(t, jnp.zeros_like(t)), obs, k)
-        return weights @ jax.vmap(as_vector, (0, None))(acts, actions)
-
+    """U2 with one learner's sample for each of the expert's, and actions as vectors (`action_vector`)."""
     keys = jax.random.split(key, expert.weight.shape[0])
-    learner = expert._replace(act=jax.vmap(one)(expert.t, expert.obs, keys))
-    return Pair(learner, expert._replace(act=jax.vmap(as_vector, (0, None))(expert.act, actions)))
+    acts = jax.vmap(action_vector, (None, 0, 0, None, 0))(policy, expert.t, expert.obs, actions, keys)
+    expert_acts = jax.vmap(as_vector, (0, None))(expert.act, actions)
+    return Pair(expert._replace(act=acts), expert._replace(act=expert_acts))
+
+
+def action_vector(
+    policy: Policy, t: Int[Array, ""], obs: Array, actions: int | None, key: Key[Array, ""]
+) -> Float[Array, " a"]:
+    """The policy's action in one state as a vector that gradients pass through.
+
+    A continuous policy gives a sample. A categorical one over `actions` actions gives its probabilities; f of the
+    probabilities then stands for the expectation of f, which is exact if f is linear in them.
+    """
+    acts, weights = policy.support(Carry(t, jnp.zeros_like(t)), obs, key)
+    return weights @ jax.vmap(as_vector, (0, None))(acts, actions)
 
 
 def on_q(learner: Samples, expert_policy: Policy, key: Key[Array, ""]) -> Pair:
-    """U3: the expert acts on the learner's states. Needs the environment and a queryable expert."""
+    """U3: the expert acts in the learner's states. Needs the environment and a queryable expert."""
     return Pair(learner, relabel(expert_policy, learner, key))
 
 
 def relabel(policy: Policy, samples: Samples, key: Key[Array, ""]) -> Samples:
-    """The samples' states with the policy's actions: enumerated where the policy can be, drawn where it cannot.
-
-    Samples that differ only in their action stand for the same state more than once, which the weights account for.
-    """
+    """The samples' states with the policy's actions: all of them, weighted, if enumerable, else one draw."""
 
     def one(t: Array, obs: Array, weight: Array, k: Array) -> Samples:
         acts, weights = policy.support(Carry(t, jnp.zeros_like(t)), obs, k)

@@ -1,14 +1,14 @@
-"""Early stopping without an environment: when to distrust a loss, and when a payoff is small enough.
+"""Early stopping without an environment: detect a collapse, or stop at a small payoff.
 
 Adversarial training that runs too long can collapse, and "this can easily be caught by watching for sudden and large
-fluctuations in policy loss after a long period of steady decreases" (supplement of the paper). `CollapseDetector` is that check as
-two running numbers: the level m of the loss and its usual deviation v from it, by round r,
+fluctuations in policy loss after a long period of steady decreases" (supplement of the paper). `CollapseDetector` keeps
+two running numbers, the level m of the loss and its mean absolute deviation v. In round r with loss l_r:
 
     jump    if r > warm_up and |l_r − m| > jump · v
     m ← m + memory · (l_r − m),      v ← v + memory · (|l_r − m| − v)
 
-A jump undoes the round (`Info.undo`): what is handed over is the policy from before it. `Target` is line 1 of AdVIL:
-stop when the payoff, averaged over a window of rounds, falls below δ.
+A jump stops the run and undoes the round (`Info.undo`), so that the policy from before it is returned.
+`PayoffThreshold` is line 1 of AdVIL: stop when the payoff, averaged over a window of rounds, falls below δ.
 """
 
 from typing import NamedTuple
@@ -21,57 +21,57 @@ from understudy.core.errors import SettingError, check_positive, check_whole
 
 
 class CollapseState(NamedTuple):
-    """What the watch remembers: rounds seen, the level of the loss, its usual deviation."""
+    """The memory of a collapse detector: rounds so far, level of the loss, mean absolute deviation from it."""
 
     rounds: Int[Array, ""]
     level: Float[Array, ""]
-    spread: Float[Array, ""]
+    deviation: Float[Array, ""]
 
 
 class CollapseDetector(eqx.Module):
-    """Tells a sudden jump of the policy's loss from its usual fluctuation."""
+    """Detects a sudden jump of the policy's loss."""
 
     jump: float = 8.0
-    """A deviation that many times the usual one is a jump; 0 never stops."""
+    """Stop when the deviation exceeds this many times the mean deviation (0: never)."""
     memory: float = 0.1
-    """Weight of the newest round in the running level and deviation."""
+    """Weight of the newest round in the running level and mean deviation."""
     warm_up: int = eqx.field(static=True, default=20)
-    """Rounds before the first alarm."""
+    """Rounds before a jump can stop the run."""
 
     def __check_init__(self) -> None:
         if self.jump != 0:
             check_positive(jump=self.jump)
         check_positive(memory=self.memory)
         if float(self.memory) > 1:
-            raise SettingError(f"memory is {self.memory!r}: a number from 0 to 1 is needed")
+            raise SettingError(f"memory is {self.memory!r}: give a number above 0 and at most 1")
         check_whole(2, warm_up=self.warm_up)
 
     def init(self) -> CollapseState:
         return CollapseState(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()))
 
-    def look(self, seen: CollapseState, loss: Float[Array, ""]) -> tuple[CollapseState, Bool[Array, ""]]:
-        """The memory after this round, and whether the loss has jumped in it."""
-        first = seen.rounds == 0
-        level = jnp.where(first, loss, seen.level)
+    def update(self, state: CollapseState, loss: Float[Array, ""]) -> tuple[CollapseState, Bool[Array, ""]]:
+        """The state after this round, and whether the loss jumped in it."""
+        first = state.rounds == 0
+        level = jnp.where(first, loss, state.level)
         deviation = jnp.abs(loss - level)
-        # A loss that never moved has no usual deviation: rounding is not a jump.
-        usual = jnp.maximum(seen.spread, 1e-6 * jnp.abs(level))
-        jumped = (self.jump > 0) & (seen.rounds >= self.warm_up) & (deviation > self.jump * usual)
-        # A plain mean at first, so that the start does not linger.
-        weight = jnp.maximum(self.memory, 1 / (seen.rounds + 1))
-        spread = seen.spread + weight * (deviation - seen.spread)
-        return CollapseState(seen.rounds + 1, level + weight * (loss - level), spread), jumped
+        # For a loss that never moved the mean deviation is 0, and rounding must not count as a jump.
+        usual = jnp.maximum(state.deviation, 1e-6 * jnp.abs(level))
+        jumped = (self.jump > 0) & (state.rounds >= self.warm_up) & (deviation > self.jump * usual)
+        # A plain mean over the first rounds, so that the first loss does not dominate.
+        weight = jnp.maximum(self.memory, 1 / (state.rounds + 1))
+        mean_deviation = state.deviation + weight * (deviation - state.deviation)
+        return CollapseState(state.rounds + 1, level + weight * (loss - level), mean_deviation), jumped
 
 
 class PayoffThreshold(eqx.Module):
-    """Says when a payoff is small: its mean over the last `window` rounds is below δ."""
+    """Stops when the mean payoff of the last `window` rounds is below δ."""
 
     delta: float | None = None
-    """δ: stop when the payoff falls below it. Default: never."""
+    """δ: stop when the mean payoff falls below it. None: never."""
     window: int = eqx.field(static=True, default=10)
-    """Rounds that the payoff is averaged over."""
+    """Rounds to average the payoff over."""
     warm_up: int = eqx.field(static=True, default=20)
-    """Rounds before the first look: a fresh critic's payoff is near zero."""
+    """Rounds before the first check: the payoff of a new critic is near zero."""
 
     def __check_init__(self) -> None:
         if self.delta is not None:
@@ -81,11 +81,11 @@ class PayoffThreshold(eqx.Module):
     def init(self) -> Float[Array, " window"]:
         return jnp.full(self.window, 1e30)  # above any payoff, and finite
 
-    def look(
-        self, seen: Float[Array, " window"], payoff: Float[Array, ""], rounds: Int[Array, ""]
+    def update(
+        self, payoffs: Float[Array, " window"], payoff: Float[Array, ""], rounds: Int[Array, ""]
     ) -> tuple[Float[Array, " window"], Bool[Array, ""]]:
-        """The window with this round's payoff in it, and whether it is below δ after `rounds` rounds."""
-        seen = jnp.roll(seen, 1).at[0].set(payoff)
+        """The last payoffs with this round's added, and whether their mean is below δ after `rounds` rounds."""
+        payoffs = jnp.roll(payoffs, 1).at[0].set(payoff)
         if self.delta is None:
-            return seen, jnp.array(False)
-        return seen, (rounds >= self.warm_up) & (seen.mean() < self.delta)
+            return payoffs, jnp.array(False)
+        return payoffs, (rounds >= self.warm_up) & (payoffs.mean() < self.delta)

@@ -1,11 +1,13 @@
-"""Policies: what turns an observation into an action, on NumPy and JAX alike.
+"""Policies: networks, tables and combinations that map an observation to an action, on NumPy and JAX.
 
-Imports core only. Public: the classes below, `load_policy` (`saved`) and `Actor` (`actor`).
+Imports core only. Public: the classes below, the constructors, `Actor` (a policy with a Stable-Baselines3-style
+`predict`) and `load_policy`.
 """
 
 from understudy.policies.actor import Actor
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start, step
-from understudy.policies.combined import Ensemble, Normalized, EnsembleMember, Mixture, Tabular, TimeIndexed, ensemble
+from understudy.policies.combined import Ensemble, EnsembleMember, Mixture, Normalized, Tabular, TimeIndexed, ensemble
+from understudy.policies.constructors import deterministic_policy, stochastic_policy
 from understudy.policies.gaussian import Gaussian, NetworkPolicy, Squashed, StateDependent
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
@@ -17,21 +19,23 @@ __all__ = [
     "Actor",
     "Carry",
     "Categorical",
-    "Ensemble",
     "Deterministic",
-    "Normalization",
-    "Normalized",
-    "Gaussian",
+    "Ensemble",
     "EnsembleMember",
+    "Gaussian",
     "Mixture",
     "NetworkPolicy",
+    "Normalization",
+    "Normalized",
     "Policy",
     "Squashed",
     "StateDependent",
     "Tabular",
     "TimeIndexed",
+    "deterministic_policy",
     "ensemble",
     "load_policy",
     "start",
     "step",
+    "stochastic_policy",
 ]

@@ -1,4 +1,4 @@
-"""A trained policy as a person uses it: NumPy in, NumPy out, in the environment's own range; saved as plain arrays."""
+"""A trained policy with NumPy inputs and outputs in the environment's units, saved as plain arrays."""
 
 import json
 import os
@@ -15,15 +15,13 @@ from understudy.core.errors import RunError, SpecError
 from understudy.core.storage import write_npz
 from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, step
-from understudy.policies.combined import Ensemble, Normalized, Mixture, Tabular, TimeIndexed
+from understudy.policies.combined import Ensemble, Mixture, Normalized, Tabular, TimeIndexed
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 
-FORMAT = 3
-"""2: a network may read part of its input; those of format 1 read all of it. 3: a Gaussian's width may be cut off at
-its bounds; those of earlier formats are squashed into them.
-"""
+FORMAT = 4
+"""Version of the policy file. Only this one can be read."""
 _CLASSES: dict[str, type[eqx.Module]] = {
     cls.__name__: cls
     for cls in (
@@ -43,26 +41,26 @@ _CLASSES: dict[str, type[eqx.Module]] = {
 
 
 class Actor:
-    """Call it with one observation or a batch; it returns the action or actions the policy would pick without chance.
+    """A trained policy. Call it with one observation or a batch to get deterministic actions.
 
-    `predict` has the signature that Stable-Baselines3's users expect, and remembers, in `state`, what policies that
-    change with time or are mixtures need to remember within an episode.
+    `predict` has the signature of Stable-Baselines3. Its `state` is the memory of time-indexed and mixture policies
+    within an episode.
     """
 
     def __init__(self, policy: Policy, spec: Spec, about: dict[str, Any] | None = None):
         self.policy: Policy = jax.tree.map(np.asarray, policy)
         self.spec = spec
         self.about = dict(about or {})
-        """What it is: algorithm, seed, episodes, environment."""
+        """Where it comes from: algorithm, seed, episodes, environment."""
         nodes = jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, TimeIndexed | Mixture))
         self.stationary = not any(isinstance(node, TimeIndexed | Mixture) for node in nodes)
 
     def __call__(self, obs: Any) -> np.ndarray:
-        """The action for one observation, or one for each of a batch."""
+        """The deterministic action for one observation, or one action for each observation of a batch."""
         if not self.stationary:
             raise SpecError(
-                "this policy depends on the time step or on a component drawn per episode: "
-                "call predict(obs, state, episode_start) and pass its state on"
+                "this policy has a memory within an episode (time-indexed or mixture): "
+                "call predict(obs, state, episode_start) and pass the returned state to the next call"
             )
         return self.predict(obs)[0]
 
@@ -74,8 +72,8 @@ class Actor:
         deterministic: bool = True,
         random: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Carry | None]:
-        """(actions, next state). `episode_start` marks where an episode begins anew; draws come from `random`."""
-        obs, one = self._observations(observation)
+        """(actions, next state). `episode_start` marks observations that start an episode; samples use `random`."""
+        obs, single = self._observations(observation)
         source = np.random.default_rng() if random is None else random
         if state is None:
             state = self.policy.reset(source, (len(obs),))
@@ -85,10 +83,10 @@ class Actor:
             state = Carry(*(np.where(begins, new, old) for new, old in zip(fresh, state, strict=True)))
         actions = self.policy.mode(state, obs) if deterministic else self.policy.draw(state, obs, source)
         actions = np.asarray(actions, np.int64 if isinstance(self.spec.action, Discrete) else np.float32)
-        return (actions[0] if one else actions), (None if self.stationary else step(state))
+        return (actions[0] if single else actions), (None if self.stationary else step(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """One npz: plain arrays, and a JSON text that says how they fit together."""
+        """Write one npz file: plain arrays, and a JSON text with the structure of the policy."""
         arrays: dict[str, np.ndarray] = {}
         structure = {
             "format": FORMAT,
@@ -100,19 +98,19 @@ class Actor:
 
     def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
         obs = np.asarray(observation)
-        if self.spec.obs_shape or obs.dtype.kind not in "iu":  # the index of a state stays one
+        if self.spec.obs_shape or obs.dtype.kind not in "iu":  # the index of a state stays an integer
             obs = obs.astype(np.float32)
-        one = obs.shape == self.spec.obs_shape
-        if one:
+        single = obs.shape == self.spec.obs_shape
+        if single:
             obs = obs[None]
         if obs.shape[1:] != self.spec.obs_shape:
             raise SpecError(
                 f"observation has shape {np.shape(observation)}: "
-                f"the policy takes {self.spec.obs_shape}, or a batch of those"
+                f"the policy takes {self.spec.obs_shape}, or a batch of shape (n, *{self.spec.obs_shape})"
             )
         if not np.isfinite(obs).all():
             raise SpecError(f"observation has {int((~np.isfinite(obs)).sum())} values that are NaN or infinite")
-        return obs, one
+        return obs, single
 
     def __repr__(self) -> str:
         about = ", ".join(f"{key}={value}" for key, value in self.about.items() if not isinstance(value, dict))
@@ -120,53 +118,57 @@ class Actor:
 
 
 def read_policy(path: Path) -> Actor:
-    """The policy of a file."""
+    """Read a policy file."""
     if not path.exists():
-        raise RunError(f"no policy at '{path}': give a saved policy's file, or a run's directory")
+        raise RunError(f"no policy at '{path}': give a policy file or a run directory")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         structure = json.loads(str(arrays.pop("structure.json")))
-        if structure["format"] > FORMAT:
-            raise RunError(f"'{path}' was written by a newer version of understudy: upgrade to read it")
+        if structure["format"] != FORMAT:
+            version = "a newer" if structure["format"] > FORMAT else "an older"
+            raise RunError(
+                f"'{path}' was written by {version} version of understudy (format {structure['format']}, this version "
+                f"reads {FORMAT}): use that version, or train again"
+            )
         return Actor(_rebuild(structure["policy"], arrays), read_spec(structure["spec"]), structure["about"])
     except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise RunError(f"'{path}' is not a policy saved by understudy ({type(error).__name__})") from error
 
 
 def describe_spec(spec: Spec) -> dict[str, Any]:
-    """A task's shape as JSON takes it; `read_spec` turns it back."""
+    """A spec as JSON values; `read_spec` is the inverse."""
     return {**asdict(spec), "kind": type(spec.action).__name__}
 
 
-def read_spec(said: dict[str, Any]) -> Spec:
-    action = said["action"]
+def read_spec(values: dict[str, Any]) -> Spec:
+    action = values["action"]
     space: ActionSpace = (
-        Discrete(action["n"]) if said["kind"] == "Discrete" else Continuous(action["low"], action["high"])
+        Discrete(action["n"]) if values["kind"] == "Discrete" else Continuous(action["low"], action["high"])
     )
-    return Spec(tuple(said["obs_shape"]), space, said["horizon"], said.get("policy_obs"))
+    return Spec(tuple(values["obs_shape"]), space, values["horizon"], values.get("policy_obs"))
 
 
 def check_fits(actor: Actor, env: Any) -> None:
-    """A policy trained on other observations or actions cannot play here."""
+    """Raise if the policy was trained on other observations or actions than the environment has."""
     spec = env.spec
-    same_kind = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
+    fits = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
     if isinstance(spec.action, Discrete) and isinstance(actor.spec.action, Discrete):
-        same_kind = actor.spec.action.n <= spec.action.n
-    if spec.obs_shape != actor.spec.obs_shape or not same_kind:
-        raise SpecError(f"the policy was trained for {_in_words(actor.spec)}; {env.name} has {_in_words(spec)}")
+        fits = actor.spec.action.n <= spec.action.n
+    if spec.obs_shape != actor.spec.obs_shape or not fits:
+        raise SpecError(f"the policy was trained for {_summary(actor.spec)}; {env.name} has {_summary(spec)}")
 
 
-def _in_words(spec: Spec) -> str:
-    kind = f"{spec.action.n} discrete" if isinstance(spec.action, Discrete) else f"{spec.action.shape[0]} continuous"
-    return f"observations {spec.obs_shape} and {kind} actions"
+def _summary(spec: Spec) -> str:
+    kind = "discrete" if isinstance(spec.action, Discrete) else "continuous"
+    return f"observations {spec.obs_shape} and {spec.action_size} {kind} actions"
 
 
 def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A JSON value for a module: its class and fields; arrays are named by their path and put into `arrays`."""
+    """A JSON value for a module: its class and fields. Arrays go into `arrays` under their path."""
     if isinstance(value, eqx.Module):
         if type(value).__name__ not in _CLASSES:
-            raise RunError(f"a policy of class {type(value).__name__} cannot be saved: only the library's own can")
+            raise RunError(f"a policy of class {type(value).__name__} cannot be saved: use {', '.join(_CLASSES)}")
         fields = {name: _describe(getattr(value, name), f"{path}.{name}", arrays) for name in vars(value)}
         return {"class": type(value).__name__, "fields": fields}
     if isinstance(value, tuple):
@@ -178,6 +180,7 @@ def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _rebuild(node: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """The inverse of `_describe`."""
     if "class" in node:
         return _CLASSES[node["class"]](**{name: _rebuild(field, arrays) for name, field in node["fields"].items()})
     if "tuple" in node:

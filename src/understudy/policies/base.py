@@ -1,15 +1,14 @@
-"""π: what turns an observation into an action. Each is written for one observation and runs on JAX and on NumPy alike.
+"""Policies π: each maps an observation to an action, with the same code on JAX and NumPy.
 
-A policy's `carry` is what it remembers within an episode: the time step, for policies that change with it, and what was
-drawn at its start, such as a mixture's component. Policies speak in the coordinates they were trained in; `Normalized` lets
-one speak in the environment's own.
+A policy works in the coordinates that it was trained in; `Normalized` wraps one to take observations and return actions
+in the environment's units. The `carry` is a policy's memory within an episode.
 
     reset(source)               the carry at the start of an episode
-    mode(carry, obs)            the action it would pick without chance
-    draw(carry, obs, source)    a ~ π(s)
+    mode(carry, obs)            the deterministic action
+    draw(carry, obs, source)    a sample a ~ π(s)
     log_prob(carry, obs, act)   log π(a | s)
-    support(carry, obs, source) actions and weights whose weighted sum of any f is E_{a ~ π(s)} f(s, a): exact where the
-                                policy can be enumerated, one draw where it cannot
+    support(carry, obs, source) actions and weights: the weighted sum of f over them estimates E_{a ~ π(s)} f(s, a).
+                                Exact if the actions can be enumerated, else one sample
 """
 
 from abc import abstractmethod
@@ -26,15 +25,16 @@ from understudy.policies.networks import MLP, Activation
 
 
 class Carry(NamedTuple):
-    """What a policy remembers within an episode."""
+    """A policy's memory within an episode."""
 
     t: Int[Array, "..."]
+    """The time step."""
     drawn: Int[Array, "..."]
-    """At its start: a mixture's component, or the seed of what exploration tries."""
+    """A number drawn at the start of the episode: a mixture's component, or the seed of state-dependent noise."""
 
 
 class Policy(Light):
-    """Abstract: see the module's table of methods. Every subclass is final."""
+    """Abstract base class; the module docstring describes the methods. Subclasses are final."""
 
     @abstractmethod
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry: ...
@@ -53,7 +53,7 @@ class Policy(Light):
 
 
 def start(shape: tuple[int, ...] = ()) -> Carry:
-    """The carry of a policy that draws nothing at the start of an episode."""
+    """The carry at the start of an episode, for policies that draw nothing there."""
     return Carry(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
 
 
@@ -63,12 +63,12 @@ def step(carry: Carry) -> Carry:
 
 
 class Deterministic(Policy):
-    """a = net(s), or tanh(net(s)) where it is squashed: actions inside (-1, 1)."""
+    """a = net(s), or a = tanh(net(s)) in (-1, 1) with `squash`."""
 
     net: MLP
     squash: bool = eqx.field(static=True, default=False)
     clip: float | None = eqx.field(static=True, default=None)
-    """Keep the network's output within ± this before tanh."""
+    """Clip the network's output to ± this before tanh. None: no clipping."""
 
     @classmethod
     def init(
@@ -80,9 +80,9 @@ class Deterministic(Policy):
         activation: Activation = "relu",
         gain: float | Array | None = None,
         squash: bool = False,
-        reads: tuple[int, ...] | None = None,
+        input_indices: tuple[int, ...] | None = None,
     ) -> "Deterministic":
-        return cls(MLP.init(key, obs, hidden, act, activation, gain, reads), squash)
+        return cls(MLP.init(key, obs, hidden, act, activation, gain, input_indices), squash)
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
@@ -97,14 +97,14 @@ class Deterministic(Policy):
         return self.mode(carry, obs)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        raise TypeError("a deterministic policy has no density: use a Gaussian policy for likelihoods")
+        raise TypeError("a deterministic policy has no density: use a Gaussian policy")
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         return self.mode(carry, obs)[None], jnp.ones(1)
 
 
 class Categorical(Policy):
-    """π(a | s) = softmax(net(s))_a over finitely many actions."""
+    """π(a | s) = softmax(net(s))_a, for discrete actions."""
 
     net: MLP
 
@@ -117,9 +117,9 @@ class Categorical(Policy):
         hidden: tuple[int, ...],
         activation: Activation = "relu",
         gain: float | Array | None = None,
-        reads: tuple[int, ...] | None = None,
+        input_indices: tuple[int, ...] | None = None,
     ) -> "Categorical":
-        return cls(MLP.init(key, obs, hidden, act, activation, gain, reads))
+        return cls(MLP.init(key, obs, hidden, act, activation, gain, input_indices))
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)

@@ -1,4 +1,4 @@
-"""Policies made of others, and of tables: time-indexed, mixtures, ensembles, and one in other coordinates."""
+"""Tabular policies and policies built from others: time-indexed, mixture, ensemble, normalized."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from understudy.policies.normalization import Normalization
 
 
 class Tabular(Policy):
-    """π(a | s) = table[s, a] on a finite state space; the observation is the state's index."""
+    """π(a | s) = table[s, a] on a finite MDP; the observation is the index of the state."""
 
     table: Float[Array, "s a"]
 
@@ -38,7 +38,7 @@ class Tabular(Policy):
 
 
 class TimeIndexed(Policy):
-    """π_t: one policy for each time step, stacked along the leading axis of its arrays; the last one serves beyond."""
+    """One policy π_t for each time step, stacked along the leading axis. Later time steps use the last one."""
 
     policies: Policy
 
@@ -59,8 +59,9 @@ class TimeIndexed(Policy):
 
 
 class Mixture(Policy):
-    """Σ_i w_i π_i, the component drawn once at the start of an episode and kept: the mixture of occupancies, not of
-    actions. Its policies are stacked along the leading axis of their arrays.
+    """Σ_i w_i π_i: one component is drawn at the start of an episode and acts until its end.
+
+    The result is a mixture of occupancies, not of actions. The policies are stacked along the leading axis.
     """
 
     policies: Policy
@@ -82,18 +83,19 @@ class Mixture(Policy):
         return _pick(self.policies, carry.drawn).log_prob(carry, obs, act)
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
-        """All components' actions, weighted: right where the state does not depend on the component (off-Q)."""
+        """The weighted actions of all components. Exact if the state does not depend on the component (off-Q)."""
         acts, weights = jax.vmap(lambda policy: policy.support(carry, obs, source))(self.policies)
         return acts.reshape(-1, *acts.shape[2:]), (self.weights[:, None] * weights).reshape(-1)
 
 
 EnsembleMember = Deterministic | Categorical
-"""The policies that a ensemble may have."""
+"""The kinds of policies that an ensemble can have."""
 
 
 class Ensemble(Policy):
-    """Members that act together: the mean of their actions, or of their probabilities where actions are discrete. They
-    are deterministic or categorical policies, stacked along the leading axis of their arrays.
+    """The mean of the members' actions or, for discrete actions, of their probabilities.
+
+    Members are deterministic or categorical policies, stacked along the leading axis.
     """
 
     members: EnsembleMember
@@ -132,17 +134,17 @@ class Ensemble(Policy):
 
 
 def ensemble(members: Policy) -> Policy:
-    """Stacked network policies as one; a single one is itself."""
+    """An ensemble of stacked policies. A stack of one becomes that policy."""
     if jax.tree.leaves(members)[0].shape[0] == 1:
         return _pick(members, np.asarray(0))
     if not isinstance(members, EnsembleMember):
-        raise TypeError("a ensemble of Gaussian policies has no density of its own: use deterministic ones")
+        raise TypeError("members are Gaussian policies: an ensemble needs Deterministic or Categorical ones")
     return Ensemble(members)
 
 
 class Normalized(Policy):
-    """A policy in the environment's own coordinates: observations are normalised on the way in, actions are mapped to
-    the environment's range and clipped to it on the way out.
+    """A policy in the environment's units: it normalizes observations, and maps actions to the environment's range and
+    clips them to it.
     """
 
     policy: Policy
@@ -158,8 +160,8 @@ class Normalized(Policy):
         return self.normalization.decode_act(self.policy.draw(carry, self.normalization.encode_obs(obs), source))
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        inside = self.policy.log_prob(carry, self.normalization.encode_obs(obs), self.normalization.encode_act(act))
-        return inside - self.normalization.log_volume
+        log_prob = self.policy.log_prob(carry, self.normalization.encode_obs(obs), self.normalization.encode_act(act))
+        return log_prob - self.normalization.log_volume
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         acts, weights = self.policy.support(carry, self.normalization.encode_obs(obs), source)
@@ -167,7 +169,7 @@ class Normalized(Policy):
 
 
 def _pick(policies: Policy, index: Array) -> Policy:
-    """The policy at `index` of a stack; an index past the end picks the last, on NumPy as on JAX."""
+    """The policy at `index` of a stack. An index past the end picks the last one."""
 
     def at(stack: Array) -> Array:
         return stack[namespace(index).clip(index, 0, stack.shape[0] - 1)]
@@ -178,7 +180,7 @@ def _pick(policies: Policy, index: Array) -> Policy:
 def _each(
     policies: Policy, index: Array, carry: Carry, obs: Array, call: Callable[[Policy, Carry, Array], Array]
 ) -> Array:
-    """`call` with the policy that `index` picks. A NumPy batch is served once for each distinct index in it."""
+    """Call the policy at `index`. With a NumPy batch of indices, call each distinct policy once."""
     if not (isinstance(index, np.ndarray) and index.ndim):
         return call(_pick(policies, index), carry, obs)
     rows = []

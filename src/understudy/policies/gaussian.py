@@ -1,17 +1,17 @@
-"""Gaussian policies under tanh, u = μ(s) + σ(s) ξ and a = tanh u, and two ways of drawing their ξ.
+"""Tanh-Gaussian policies, a = tanh u with u = μ(s) + σ(s) ξ, with two kinds of noise ξ.
 
-`Gaussian` draws it anew in each step, so that what it tries shakes. `StateDependent` explores as Raffin, Kober and
-Stulp do ("Smooth Exploration for Robotic Reinforcement Learning", 2021): the noise of an action is linear in the
-policy's features φ(s), its last hidden layer,
+`Gaussian` draws new noise at every step. `StateDependent` is generalized state-dependent exploration (gSDE; Raffin,
+Kober and Stulp, "Smooth Exploration for Robotic Reinforcement Learning", 2021). Its noise is linear in the policy's
+features φ(s), the last hidden layer:
 
-    u_j = μ_j(s) + Σ_i φ_i(s) σ_ij ξ_ij,        ξ ~ N(0, I), drawn once in `hold` steps of an episode
+    u_j = μ_j(s) + Σ_i φ_i(s) σ_ij ξ_ij,        ξ ~ N(0, I), redrawn every `hold` steps of an episode
 
-so that for a while a state meets the same noise whenever it is visited, and near states meet nearly the same. Over ξ
-the action of one state is as Gaussian as before, with σ_j(s)² = Σ_i φ_i(s)² σ_ij²: what SAC learns from, where every
-state has a ξ of its own, is that. μ is kept within ± `clip`, as in Stable-Baselines3.
+Between redraws a state always gets the same noise, and similar states get similar noise. Over random ξ, the action in a
+state is Gaussian with σ_j(s)² = Σ_i φ_i(s)² σ_ij². SAC uses this density in its gradient steps, with independent noise
+for each state. μ is clipped to ± `clip`, as in Stable-Baselines3.
 
-Deviations: there ξ is drawn anew with every rollout, wherever its episodes are, and a gradient step takes one for all
-states of its minibatch.
+Deviations: Stable-Baselines3 redraws ξ at every rollout, regardless of episodes, and uses one ξ for all states of a
+minibatch.
 """
 
 import math
@@ -28,56 +28,56 @@ from understudy.core.arrays import Array, Source, namespace, normal
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start
 from understudy.policies.networks import MLP, Activation
 
-LEAST = 1e-6
-"""Added to a variance that features make, which may all be 0."""
-SEEDS = 2**31 - 1
-"""Of what exploration tries: as many as an int32 has."""
+MIN_VARIANCE = 1e-6
+"""Added to the variance of state-dependent noise, which is 0 if all features are 0."""
+MAX_SEED = 2**31 - 1
+"""Noise seeds are int32 numbers below this."""
 
 
 class Squashed(Policy):
-    """Abstract: actions inside (-1, 1) that are Gaussian before tanh."""
+    """Abstract base class of tanh-Gaussian policies: actions in (-1, 1) that are Gaussian before tanh."""
 
     @abstractmethod
     def parameters(self, obs: Array) -> tuple[Array, Array]:
-        """μ(s) and log σ(s), before the tanh."""
+        """μ(s) and log σ(s), before tanh."""
 
     def mode(self, carry: Carry, obs: Array) -> Array:
         return namespace(obs).tanh(self.parameters(obs)[0])
 
     def draw_from(self, obs: Array, noise: Array) -> tuple[Array, Float[Array, "..."]]:
-        """a = tanh u, u = μ + σ ξ, for standard normal ξ drawn elsewhere, and log π(a | s).
+        """The action a = tanh u, u = μ + σ ξ, for given standard normal noise ξ, and log π(a | s).
 
-        That is log N(u; μ, σ²) − Σ log(1 − tanh² u), the latter as 2 (log 2 − u − log(1 + e^{−2u})): finite however
-        close to ± 1 the action is, as `log_prob`, which sees the action alone, cannot be.
+        log π(a | s) = log N(u; μ, σ²) − Σ log(1 − tanh² u). The last term is computed as
+        2 (log 2 − u − log(1 + e^{−2u})), which is finite even if a rounds to ± 1. `log_prob` knows only a and clips it.
         """
         xp = namespace(obs)
         mean, log_std = self.parameters(obs)
-        inside = mean + xp.exp(log_std) * noise
-        slope = 2 * (math.log(2) - inside - xp.logaddexp(0.0, -2 * inside))
-        density = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi) - slope
-        return xp.tanh(inside), density.sum(-1)
+        u = mean + xp.exp(log_std) * noise
+        log_slope = 2 * (math.log(2) - u - xp.logaddexp(0.0, -2 * u))
+        log_prob = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi) - log_slope
+        return xp.tanh(u), log_prob.sum(-1)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        """log N(u; μ, σ²) − Σ log(1 − a²), u = artanh a. On the boundary u is not finite: |a| is kept to 1 − 1e-4."""
+        """log N(u; μ, σ²) − Σ log(1 − a²), u = artanh a. |a| is clipped to 1 − 1e-4, because u is infinite at 1."""
         xp = namespace(obs)
         mean, log_std = self.parameters(obs)
         act = xp.clip(act, -1 + 1e-4, 1 - 1e-4)
         score = (xp.arctanh(act) - mean) / xp.exp(log_std)
-        density = -0.5 * score**2 - log_std - 0.5 * math.log(2 * math.pi) - xp.log1p(-(act**2))
-        return density.sum(-1)
+        log_prob = -0.5 * score**2 - log_std - 0.5 * math.log(2 * math.pi) - xp.log1p(-(act**2))
+        return log_prob.sum(-1)
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         return self.draw(carry, obs, source)[None], jnp.ones(1)
 
 
 class Gaussian(Squashed):
-    """a = tanh(μ(s) + σ(s) ξ), ξ ~ N(0, I): actions inside (-1, 1), the width of each learned from the state."""
+    """a = tanh(μ(s) + σ(s) ξ), ξ ~ N(0, I). The network outputs μ and log σ."""
 
     net: MLP
     log_std_min: float = eqx.field(static=True, default=-5.0)
     log_std_max: float = eqx.field(static=True, default=2.0)
     bound: Literal["tanh", "clip"] = eqx.field(static=True, default="tanh")
-    """How log σ is kept in its range: squashed smoothly into it, or cut off at its ends."""
+    """How log σ is kept in its range: squashed with tanh, or clipped."""
 
     @classmethod
     def init(
@@ -88,9 +88,9 @@ class Gaussian(Squashed):
         hidden: tuple[int, ...],
         activation: Activation = "relu",
         gain: float | Array | None = None,
-        reads: tuple[int, ...] | None = None,
+        input_indices: tuple[int, ...] | None = None,
     ) -> "Gaussian":
-        return cls(MLP.init(key, obs, hidden, 2 * act, activation, gain, reads))
+        return cls(MLP.init(key, obs, hidden, 2 * act, activation, gain, input_indices))
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
@@ -99,7 +99,7 @@ class Gaussian(Squashed):
         xp = namespace(obs)
         out = self.net(obs)
         size = out.shape[-1] // 2
-        mean, raw = out[..., :size], out[..., size:]  # a split costs NumPy as much as a small network
+        mean, raw = out[..., :size], out[..., size:]  # np.split takes as long as a small network
         if self.bound == "clip":
             return mean, xp.minimum(xp.maximum(raw, self.log_std_min), self.log_std_max)
         log_std = self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (xp.tanh(raw) + 1)
@@ -112,15 +112,15 @@ class Gaussian(Squashed):
 
 
 class StateDependent(Squashed):
-    """a = tanh(μ(s) + (σ ∘ ξ)ᵀ φ(s)): see the module. What it tries in an episode comes from what its start drew."""
+    """State-dependent exploration, a = tanh(μ(s) + (σ ∘ ξ)ᵀ φ(s)). The carry holds the seed of an episode's noise."""
 
     net: MLP
     log_std: Float[Array, "features act"]
     """log σ_ij."""
     clip: float = eqx.field(static=True, default=2.0)
-    """Keep μ within ± this."""
+    """Clip μ to ± this."""
     hold: int = eqx.field(static=True, default=64)
-    """Steps of an episode in which ξ stays."""
+    """Steps between redraws of ξ."""
 
     @classmethod
     def init(cls, net: MLP, log_std: float | Array, hold: int) -> "StateDependent":
@@ -128,24 +128,24 @@ class StateDependent(Squashed):
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         if isinstance(source, np.random.Generator):
-            return start(shape)._replace(drawn=source.integers(SEEDS, size=shape, dtype=np.int32))
-        return start(shape)._replace(drawn=jax.random.randint(source, shape, 0, SEEDS))
+            return start(shape)._replace(drawn=source.integers(MAX_SEED, size=shape, dtype=np.int32))
+        return start(shape)._replace(drawn=jax.random.randint(source, shape, 0, MAX_SEED))
 
     def parameters(self, obs: Array) -> tuple[Array, Array]:
         xp, features = namespace(obs), self.net.features(obs)
         variance = features**2 @ xp.exp(2 * self.log_std)
-        return self._mean(features), 0.5 * xp.log(variance + LEAST)
+        return self._mean(features), 0.5 * xp.log(variance + MIN_VARIANCE)
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         xp, features = namespace(obs), self.net.features(obs)
-        tried = xp.exp(self.log_std) * self._held(carry)
-        return xp.tanh(self._mean(features) + (features[..., None, :] @ tried)[..., 0, :])
+        noise = xp.exp(self.log_std) * self._noise(carry)
+        return xp.tanh(self._mean(features) + (features[..., None, :] @ noise)[..., 0, :])
 
     def _mean(self, features: Array) -> Array:
         return namespace(features).clip(self.net.output(features), -self.clip, self.clip)
 
-    def _held(self, carry: Carry) -> Float[Array, "... features act"]:
-        """ξ at this time of an episode."""
+    def _noise(self, carry: Carry) -> Float[Array, "... features act"]:
+        """ξ at this time step of the episode."""
         shape, part = self.log_std.shape, carry.t // self.hold
         if isinstance(carry.drawn, jax.Array):
 
@@ -154,10 +154,10 @@ class StateDependent(Squashed):
 
             flat = jax.vmap(one)(carry.drawn.reshape(-1), part.reshape(-1))
             return flat.reshape(*carry.drawn.shape, *shape)
-        pairs = zip(np.ravel(carry.drawn), np.ravel(part), strict=True)
-        each = [np.random.default_rng(pair).standard_normal(shape, np.float32) for pair in pairs]
-        return np.stack(each).reshape(*np.shape(carry.drawn), *shape)
+        seeds = zip(np.ravel(carry.drawn), np.ravel(part), strict=True)
+        noise = [np.random.default_rng(seed).standard_normal(shape, np.float32) for seed in seeds]
+        return np.stack(noise).reshape(*np.shape(carry.drawn), *shape)
 
 
 NetworkPolicy = Deterministic | Categorical | Gaussian | StateDependent
-"""The policies that are a network, `net`."""
+"""Policies with a single network, `net`."""

@@ -1,6 +1,6 @@
-"""A multilayer perceptron whose one forward pass runs on JAX and on NumPy.
+"""A multilayer perceptron with one forward pass for JAX and NumPy.
 
-There is no function among the leaves, so that a network can be carried through `lax.scan` and written to a file.
+The leaves are arrays only, no functions, so a network can be carried through `lax.scan` and saved to a file.
 """
 
 from typing import Literal
@@ -18,13 +18,13 @@ Init = Literal["orthogonal", "uniform"]
 
 
 class MLP(Light):
-    """x ↦ W_k σ(... σ(W_1 x + b_1) ...) + b_k, for one input or a batch of them."""
+    """x ↦ W_k σ(... σ(W_1 x + b_1) ...) + b_k, for one input or a batch."""
 
-    weights: tuple[Float[Array, "i o"], ...]
-    biases: tuple[Float[Array, " o"], ...]
+    weights: tuple[Float[Array, "..."], ...]
+    biases: tuple[Float[Array, "..."], ...]
     activation: Activation = eqx.field(static=True)
-    reads: tuple[int, ...] | None = eqx.field(static=True, default=None)
-    """Which numbers of its input it reads, in which order; None: all."""
+    input_indices: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Indices of the inputs that the network uses, in this order. None: all."""
 
     @classmethod
     def init(
@@ -35,17 +35,19 @@ class MLP(Light):
         outputs: int,
         activation: Activation = "relu",
         gain: float | Array | None = None,
-        reads: tuple[int, ...] | None = None,
+        input_indices: tuple[int, ...] | None = None,
         init: Init = "orthogonal",
     ) -> "MLP":
-        """Orthogonal weights, of the given gain (default: √2 under ReLU) and 1 at the output, and zero biases; or
-        weights and biases uniform within ± 1/√inputs of their layer, which is PyTorch's start and has no gain.
+        """A new network.
+
+        "orthogonal": orthogonal weights and zero biases. `gain` scales the hidden layers (default √2 with ReLU, else
+        1); the output layer has gain 1. "uniform": PyTorch's default, weights and biases in ± 1/√inputs of the layer.
         """
-        sizes = (inputs if reads is None else len(reads), *hidden, outputs)
+        sizes = (inputs if input_indices is None else len(input_indices), *hidden, outputs)
         if init == "uniform":
-            return cls(*_uniform(key, sizes), activation, reads)
+            return cls(*_uniform(key, sizes), activation, input_indices)
         if init != "orthogonal":
-            raise ValueError(f"unknown init '{init}'")
+            raise ValueError(f"init is '{init}': choose 'orthogonal' or 'uniform'")
         if gain is None:
             gain = 2**0.5 if activation == "relu" else 1.0
         gains = [gain] * len(hidden) + [1.0]
@@ -54,16 +56,16 @@ class MLP(Light):
             jax.nn.initializers.orthogonal(gain)(k, (i, o))
             for k, gain, i, o in zip(keys, gains, sizes[:-1], sizes[1:], strict=True)
         )
-        return cls(weights, tuple(jnp.zeros(o) for o in sizes[1:]), activation, reads)
+        return cls(weights, tuple(jnp.zeros(o) for o in sizes[1:]), activation, input_indices)
 
     def __call__(self, x: Float[Array, "... i"]) -> Float[Array, "... o"]:
         return self.output(self.features(x))
 
     def features(self, x: Float[Array, "... i"]) -> Float[Array, "... h"]:
-        """What its last layer is given."""
+        """The last hidden layer."""
         xp = namespace(x)
-        if self.reads is not None:
-            x = x[..., np.array(self.reads)]
+        if self.input_indices is not None:
+            x = x[..., np.array(self.input_indices)]
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = x @ weight + bias
             if self.activation == "relu":
@@ -71,15 +73,16 @@ class MLP(Light):
             elif self.activation == "tanh":
                 x = xp.tanh(x)
             elif self.activation != "identity":
-                raise ValueError(f"unknown activation '{self.activation}'")
+                raise ValueError(f"activation is '{self.activation}': choose 'relu', 'tanh' or 'identity'")
         return x
 
     def output(self, features: Float[Array, "... h"]) -> Float[Array, "... o"]:
+        """The output layer, given the last hidden layer."""
         return features @ self.weights[-1] + self.biases[-1]
 
 
 def _uniform(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Weights and biases of layers of these sizes, within ± 1/√inputs."""
+    """Weights and biases of layers with these sizes, uniform in ± 1/√inputs."""
     layers = [
         jax.random.uniform(k, (i + 1, o), minval=-(i**-0.5), maxval=i**-0.5)
         for k, i, o in zip(jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True)
@@ -88,10 +91,10 @@ def _uniform(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[tuple[Array, 
 
 
 def orthogonal_penalty(network: MLP, between: Literal["inputs", "outputs"]) -> Float[Array, ""]:
-    """Σ over layers of ‖gram matrix off its diagonal‖² (Brock et al., 2018).
+    """Σ over layers of the squared off-diagonal entries of the Gram matrix (Brock et al., 2018).
 
-    Zero when the weights of a layer's inputs, or those of its outputs, are orthogonal to each other. A layer that
-    widens can have the first and not the second, so the two differ.
+    It is zero if a layer's weight vectors are orthogonal to each other. `between` chooses the vectors: one for each
+    input of the layer, or one for each output. A layer with more outputs than inputs can satisfy only the first.
     """
     total = jnp.zeros(())
     for weight in network.weights:

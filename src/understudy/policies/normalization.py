@@ -1,6 +1,6 @@
-"""The coordinates a learner works in: states standardised with the demonstrations it was given, actions in [-1, 1].
+"""The normalized coordinates a learner works in: standardized observations, actions in [-1, 1].
 
-Fitted once, from the episodes actually used, and never from the learner's own data.
+The statistics come from the training demonstrations of the run. They are fitted once and never updated.
 """
 
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from understudy.core.types import Continuous, Dataset, Spec, Transition
 
 
 class Normalization(Light):
-    """s ↦ (s − mean) / std and, for continuous actions, a ↦ (a − center) / half-range; discrete actions stay."""
+    """s ↦ (s − mean) / std and, for continuous actions, a ↦ (a − center) / half-range. Discrete actions stay."""
 
     obs_mean: Float[Array, " obs"]
     obs_std: Float[Array, " obs"]
@@ -21,7 +21,7 @@ class Normalization(Light):
 
     @classmethod
     def fit(cls, spec: Spec, demonstrations: Dataset, normalize_obs: bool = True) -> "Normalization":
-        """Mean and standard deviation (+ 1e-3, so that a constant dimension stays finite) over the real steps."""
+        """Mean and standard deviation over the real steps. 1e-3 is added to the latter for constant dimensions."""
         obs = demonstrations.steps.obs
         if normalize_obs:
             weight = demonstrations.mask[:, None] / demonstrations.size
@@ -41,12 +41,16 @@ class Normalization(Light):
         return act if self.act_scale is None else (act - self.act_center) / self.act_scale
 
     def decode_act(self, act: Array) -> Array:
-        """Back into the environment's range, clipped to it."""
+        """The action in the environment's range, clipped to it."""
         if self.act_center is None:
             return act
         xp = namespace(act)
-        # NumPy's clip takes as long as a layer of the network, and this is once a step.
-        return self.act_center + self.act_scale * xp.minimum(xp.maximum(act, -1), 1)
+        # np.clip takes as long as a layer of the network, and this runs once a step.
+        return self.decode_unclipped(xp.minimum(xp.maximum(act, -1), 1))
+
+    def decode_unclipped(self, act: Array) -> Array:
+        """The inverse of `encode_act`."""
+        return act if self.act_center is None else self.act_center + self.act_scale * act
 
     def encode(self, steps: Transition) -> Transition:
         return steps._replace(
@@ -57,5 +61,5 @@ class Normalization(Light):
 
     @property
     def log_volume(self) -> Array | float:
-        """log |det| of the action map: densities divide by it."""
+        """log |det| of the map from normalized to environment actions; log densities subtract it."""
         return 0.0 if self.act_scale is None else namespace(self.act_scale).log(self.act_scale).sum()

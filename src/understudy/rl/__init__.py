@@ -1,4 +1,8 @@
-"""Policy players that best-respond in an environment: SAC, soft Q-learning, PPO."""
+"""RL players: they improve a policy from experience and rewards, in a game or by themselves.
+
+Imports game, policies and core. Public: `SAC` (continuous actions), `SoftQ` (discrete actions), `PPO` (both). A new
+player subclasses `rl.base.RLPlayer`.
+"""
 
 from understudy.rl.ppo import PPO
 from understudy.rl.sac import SAC

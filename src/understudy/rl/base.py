@@ -1,11 +1,11 @@
-"""What a policy player that best-responds in an environment is: from experience and rewards to a better policy.
+"""The interface of RL players: from experience and rewards to a better policy.
 
-A player never sees where rewards come from. Whoever plays it labels the steps: with −f in a game, with the reward of
-the environment when it is used by itself (`rl.learn`). It works in the learner's coordinates (`frames.Normalization`).
+A player does not know where rewards come from. The caller labels the steps: with −f in a game, or with the task reward
+in `understudy.learn`. Players work in normalized coordinates (`policies.Normalization`).
 
-    init(key, spec)                                  the state before the first step
-    improve(state, experience, progress, key)        one turn: its gradient steps are a scan inside
-    policy(state)                                    the policy as it is now
+    init(key, spec)                                  the state before the first update
+    improve(state, experience, progress, key)        one update; its gradient steps are a scan inside
+    policy(state)                                    the current policy
 """
 
 from abc import abstractmethod
@@ -22,37 +22,37 @@ from understudy.core.types import Spec, Transition
 from understudy.policies import Policy
 
 PlayerState = Any
-"""A pytree of arrays: everything the next turn needs of a player."""
+"""A pytree of arrays: everything that the next update of a player needs."""
 
 
 class Batch(NamedTuple):
-    """Labelled steps. The value of what follows one is continues · V(s') + after."""
+    """Steps with rewards. The value after a step is bootstrap · V(s') + terminal_value."""
 
     obs: Float[Array, "... obs"]
     act: Array
     next_obs: Float[Array, "... obs"]
     reward: Float[Array, "..."]
-    continues: Float[Array, "..."]
-    """1 where the next state's value counts, 0 where nothing follows or `after` says what does."""
-    after: Float[Array, "..."]
-    """What an absorbing state is worth, where the step ends in it; 0 elsewhere."""
-    most: Float[Array, "..."]
-    """What no state is worth more than, nor less than its negative, entropy aside; infinite: not known."""
+    bootstrap: Float[Array, "..."]
+    """1 to bootstrap from V(s'), 0 after a terminal step."""
+    terminal_value: Float[Array, "..."]
+    """The value of the absorbing state if the step ends in it, else 0."""
+    value_bound: Float[Array, "..."]
+    """A bound on |V| without entropy, known for bounded rewards. Infinite if there is none."""
 
 
 class Experience(NamedTuple):
-    """What a player may learn from in a turn."""
+    """The data of one update."""
 
-    sample: Callable[[Key[Array, ""]], Batch]
-    """A minibatch, drawn from everything there is."""
-    new_steps: Batch
-    """This turn's own steps, in order: (environments, time)."""
-    last: Bool[Array, "envs time"]
-    """Where an episode's record ends among them."""
+    sample: Callable[[Key[Array, ""]], Batch] | None
+    """Draws a minibatch from all steps."""
+    new_steps: Batch | None
+    """The steps since the last update, in order: (environments, time)."""
+    last: Bool[Array, "envs time"] | None
+    """Where an episode ends or is cut off among `new_steps`."""
 
 
 class RLPlayer(eqx.Module):
-    """Abstract: see the module's table of methods. Every subclass is final."""
+    """Abstract base class; the module docstring describes the methods. Subclasses are final."""
 
     def __new__(cls, *_: Any, **settings: Any) -> Self:
         check_names(cls, settings)
@@ -65,28 +65,29 @@ class RLPlayer(eqx.Module):
     def improve(
         self, state: PlayerState, experience: Experience, progress: Float[Array, ""], key: Key[Array, ""]
     ) -> tuple[PlayerState, dict[str, Float[Array, ""]]]:
-        """The state after a turn, and what a person would plot. `progress` runs from 0 to 1, for schedules."""
+        """The state after one update, and its metrics. `progress` runs from 0 to 1, for learning rate schedules."""
 
     @abstractmethod
     def policy(self, state: PlayerState) -> Policy: ...
 
 
-def labelled(
+def make_batch(
     steps: Transition,
     reward: Float[Array, "..."],
     truncation_is_terminal: bool,
-    rest: float | Float[Array, ""] = 0.0,
-    most: float | Float[Array, ""] = jnp.inf,
+    absorbing_value: float | Float[Array, ""] = 0.0,
+    value_bound: float | Float[Array, ""] = jnp.inf,
 ) -> Batch:
-    """Steps in the learner's coordinates with their rewards.
+    """Steps in normalized coordinates with their rewards.
 
-    `rest` is what an absorbing state is worth. Nothing but it follows a terminal state, and nothing at all a time limit
-    that is taken for an end. `most` is what any state is worth at the most.
+    `absorbing_value` is the value after a terminal step. The value after a truncated step is V(s'), or 0 with
+    `truncation_is_terminal`.
     """
-    ends = steps.terminal | (steps.last & truncation_is_terminal)
-    after = jnp.where(steps.terminal, rest, 0.0)
-    continues, most = 1.0 - ends.astype(jnp.float32), jnp.full(reward.shape, most, jnp.float32)
-    return Batch(steps.obs, steps.act, steps.next_obs, reward, continues, after, most)
+    done = steps.terminal | (steps.last & truncation_is_terminal)
+    terminal_value = jnp.where(steps.terminal, absorbing_value, 0.0)
+    bound = jnp.full(reward.shape, value_bound, jnp.float32)
+    bootstrap = 1.0 - done.astype(jnp.float32)
+    return Batch(steps.obs, steps.act, steps.next_obs, reward, bootstrap, terminal_value, bound)
 
 
 def update_when_ready(
@@ -94,15 +95,15 @@ def update_when_ready(
     state: PlayerState,
     experience: Experience,
     progress: Float[Array, ""],
-    warm: Bool[Array, ""],
+    ready: Bool[Array, ""],
     key: Key[Array, ""],
 ) -> tuple[PlayerState, dict[str, Float[Array, ""]]]:
-    """A turn of a player, which waits until it is `warm`: with its metrics at zero, and nothing learned."""
+    """One update of a player if it is `ready`; otherwise the state is unchanged and all metrics are 0."""
 
     def improve() -> tuple[PlayerState, dict[str, Float[Array, ""]]]:
         return player.improve(state, experience, progress, key)
 
-    def wait() -> tuple[PlayerState, dict[str, Float[Array, ""]]]:
+    def skip() -> tuple[PlayerState, dict[str, Float[Array, ""]]]:
         return state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(improve)[1])
 
-    return jax.lax.cond(warm, improve, wait)
+    return jax.lax.cond(ready, improve, skip)

@@ -1,9 +1,8 @@
-"""AdVIL: adversarial value-moment imitation learning, a game over the demonstrations' own states.
+"""AdVIL: adversarial value-moment imitation learning, a game in the demonstrated states.
 
-It matches off-Q moments, as behavioral cloning does, but looks for the moment function that tells learner and expert
-apart instead of fixing one loss: errors that a critic cannot see as a function of the state do not count, and those it
-sees count by how much they would cost. The critic learns faster than the policy, which makes it a primal algorithm
-(section 6.1). Algorithm 1:
+It matches off-Q moments, like behavioral cloning. Instead of a fixed loss, a critic f learns to separate the learner's
+actions from the expert's, and the policy is trained against it. Errors count as much as the critic can exploit them.
+The critic learns faster than the policy, so this is a primal algorithm (section 6.1). Algorithm 1:
 
     Input: demonstrations D_E, policy class Π, moment functions F, threshold δ, learning rates η_f > η_π
     1. while L(π, f) > δ:
@@ -11,22 +10,22 @@ sees count by how much they would cost. The critic learns faster than the policy
     3.     f ← f + η_f ∇_f [ L(π, f) − w_g · E (‖∇f‖ − g)² ]
     4.     π ← π − η_π ∇_π [ L(π, f) + w_o · R_⊥(π) + w_c · E ‖π(s) − a‖² / d ]
 
-with the regularisers of Table 11: a gradient penalty on f, taken at random points between learner and expert (Gulrajani
-et al., 2017), and on π orthogonal weights (R_⊥, Brock et al., 2018) and the mean squared error over the d dimensions of
-the action. States are standardised with D_E, continuous actions lie in [-1, 1]; of discrete ones f sees the policy's
-probabilities, and the squared error becomes a cross-entropy.
+The regularisers are those of Table 11: a gradient penalty on f at random points between learner and expert (Gulrajani
+et al., 2017), orthogonal regularisation of π (R_⊥, Brock et al., 2018), and the mean squared error over the d
+dimensions of the action. States are standardized with D_E, and continuous actions are scaled to [-1, 1]. For discrete
+actions, f gets the policy's probabilities, and the squared error becomes a cross-entropy.
 
-π may be a mixture of `members`, alike but for their first weights. The critic plays against the mixture, each step of a
-minibatch being one member's, and every member against the critic. What is handed over is a ensemble: the mean of the
-members' actions (or of their probabilities), each with its own average of weights.
+π may be an ensemble of networks with different initial weights. The critic is trained against all of them: the steps
+of a minibatch are assigned to the members in turn. Each member is trained against the critic. The returned policy is
+the mean of the members' actions (or probabilities), each with its own moving average of weights.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.1 and Table 11.
 
-Deviations: the preset `paper` is Table 11 with what its text leaves open taken from the released runs (256 × 2 ReLU,
-orthogonal initialisation of gain 1, no squashing of actions; biases start at zero here). The released runs differ from
-the text in three ways, which are the preset `released`: the policy moves before the critic, gradients are clipped only
-after 10% of training, and both tasks take 100k steps (the text: 50k on HalfCheetah). The default settings are neither:
-see docs/advil.md for what they are and what they were chosen by.
+Deviations: the preset `paper` is Table 11. Settings that the text leaves open are those of the released code (256 × 2
+ReLU, orthogonal initialisation with gain 1, no tanh on actions), except that biases start at zero. The preset
+`released` follows the released code where it differs from the text: the policy moves before the critic, gradients are
+clipped only after 10% of training, and both tasks take 100k steps (the text: 50k on HalfCheetah). The default settings
+differ from both; docs/advil.md explains them.
 """
 
 from functools import partial
@@ -38,7 +37,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.algorithms.off_q.bc import ell
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -49,29 +47,31 @@ from understudy.core.errors import (
     check_positive,
     check_whole,
 )
-from understudy.core.types import Dataset, Discrete, Info, Pair, RoundData, Samples, Spec, Transition
+from understudy.core.types import Dataset, Info, Pair, RoundData, Samples, Spec, Transition
 from understudy.game import Algorithm, Card, payoffs
-from understudy.game.critics import MLPCritic, gradient_penalty, interpolate
+from understudy.game.critics import MLPCritic, penalty_between
+from understudy.game.losses import cloning_loss
 from understudy.game.players import Averaged, Player, averaging, clip_from, gradient, side_by_side
-from understudy.game.stopping import PayoffThreshold, CollapseDetector, CollapseState
-from understudy.policies import Categorical, Deterministic, Normalized, EnsembleMember, Policy, ensemble
+from understudy.game.stopping import CollapseDetector, CollapseState, PayoffThreshold
+from understudy.policies import EnsembleMember, Normalized, Policy, deterministic_policy, ensemble
 from understudy.policies.networks import orthogonal_penalty
 from understudy.policies.normalization import Normalization
 
 
 class AdVILState(NamedTuple):
     policy: EnsembleMember
-    """The members, stacked along the leading axis of their arrays."""
+    """The ensemble members, stacked along the leading axis."""
     policy_memory: Averaged
     critic: MLPCritic
     critic_memory: optax.OptState
     normalization: Normalization
     collapse_state: CollapseState
     payoffs: Float[Array, " window"]
+    """Of the last rounds, newest first."""
 
 
 class AdVIL(Algorithm):
-    """Adversarial value-moment imitation: play against a critic on the demonstrations' states."""
+    """Adversarial value-moment imitation: a policy against a critic in the demonstrated states."""
 
     card: ClassVar[Card] = Card(
         name="advil",
@@ -97,48 +97,49 @@ class AdVIL(Algorithm):
             "collapse": CollapseDetector(jump=0.0),
         }
     }
+    small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
     presets["released"] = presets["paper"] | {"first": "policy", "clip_after": 0.1, "rounds": 200}
 
     policy_lr: float = 3e-4
-    """Adam's learning rate of the policy, η_π."""
+    """Learning rate of the policy's Adam, η_π."""
     critic_lr: float = 8e-4
-    """Adam's learning rate of the critic, η_f."""
+    """Learning rate of the critic's Adam, η_f."""
     batch_size: int = eqx.field(static=True, default=256)
-    """Steps in a minibatch."""
+    """Minibatch size."""
     gradient_target: float = 0.4
-    """What the penalty pulls the norm of the critic's gradient towards, g."""
+    """Target norm of the critic's gradient, g."""
     gradient_weight: float = 10.0
     """Weight of the gradient penalty, w_g."""
     orthogonal_weight: float = 1e-4
-    """Weight of the policy's orthogonal regularisation, w_o."""
+    """Weight of the orthogonal regularisation of the policy, w_o."""
     cloning_weight: float = 5.0
-    """Weight of the mean squared error (discrete actions: cross-entropy) in the policy's loss, w_c."""
+    """Weight of the cloning loss in the policy's loss, w_c. Mean squared error, or cross-entropy if discrete."""
     weight_decay: float = 0.1
-    """Decay of the policy's weights, decoupled from Adam."""
+    """Decoupled weight decay of the policy (AdamW)."""
     clip: float = 40.0
-    """Largest norm of either player's gradient."""
+    """Both players' gradients are clipped to this global norm."""
     clip_after: float = 0.0
-    """Fraction of training before clipping begins."""
+    """Fraction of training without gradient clipping."""
     first: Literal["critic", "policy"] = eqx.field(static=True, default="critic")
-    """Which player moves first in a step."""
+    """The player that moves first in a gradient step."""
     squash: bool = eqx.field(static=True, default=True)
-    """Continuous actions: pass the network's output through tanh."""
+    """Continuous actions: apply tanh to the network's output."""
     ema_decay: float = 0.999
-    """Decay of the average of the policy's weights that is handed over; 0 hands over the last policy."""
+    """Decay of the moving average of weights that is returned (0: return the last weights)."""
     rounds: int = eqx.field(static=True, default=100)
-    """Rounds of training; a round is a line of the metrics."""
+    """Training rounds. Metrics are logged once a round."""
     gradient_steps: int = eqx.field(static=True, default=500)
-    """Steps of both players in a round."""
+    """Gradient steps of both players per round."""
     ensemble_size: int = eqx.field(static=True, default=5)
-    """Networks that the policy is a ensemble of."""
+    """Networks in the policy's ensemble; their actions are averaged."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers of policy and critic."""
     gain: float = 2**0.5
-    """Scale of the hidden layers' orthogonal weights at the start."""
+    """Gain of the orthogonal initialisation of hidden layers."""
     threshold: PayoffThreshold = PayoffThreshold()
-    """When the payoff is small enough to stop."""
+    """Stop when the payoff is small enough."""
     collapse: CollapseDetector = CollapseDetector()
-    """When the policy's loss says that it has collapsed."""
+    """Stop when the policy's loss jumps."""
 
     def __check_init__(self) -> None:
         check_positive(policy_lr=self.policy_lr, critic_lr=self.critic_lr, clip=self.clip, gain=self.gain)
@@ -163,19 +164,16 @@ class AdVIL(Algorithm):
         check_layers(hidden=self.hidden)
         if self.threshold.delta is not None and self.rounds < max(self.threshold.warm_up, self.threshold.window):
             raise SettingError(
-                f"threshold.delta is {self.threshold.delta}, but with {self.rounds} rounds the payoff is never looked at: "
-                f"its window has {self.threshold.window} rounds and its warm-up {self.threshold.warm_up}"
+                f"threshold.delta is {self.threshold.delta} and rounds is {self.rounds}: the payoff is first checked "
+                f"after {max(self.threshold.warm_up, self.threshold.window)} rounds; give more rounds, or a smaller "
+                "threshold.window and threshold.warm_up"
             )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AdVILState:
         policy_key, critic_key = jax.random.split(key)
 
         def member(k: Key[Array, ""]) -> EnsembleMember:
-            size, seen = spec.obs_size, spec.policy_obs
-            if isinstance(spec.action, Discrete):
-                return Categorical.init(k, size, spec.action.n, self.hidden, gain=self.gain, reads=seen)
-            shape = (size, spec.action.shape[0], self.hidden)
-            return Deterministic.init(k, *shape, gain=self.gain, squash=self.squash, reads=seen)
+            return deterministic_policy(k, spec, self.hidden, gain=self.gain, squash=self.squash)
 
         policy = jax.lax.map(member, jax.random.split(policy_key, self.ensemble_size))
         critic = MLPCritic.init(critic_key, spec, self.hidden, gain=self.gain)
@@ -197,58 +195,56 @@ class AdVIL(Algorithm):
             batch_key, *keys = jax.random.split(k, 3)
             batch = state.normalization.encode(data.demonstrations.sample(batch_key, (self.batch_size,)))
             expert = Samples(batch.t, batch.obs, batch.act, jnp.full(self.batch_size, 1 / self.batch_size))
-            seen: dict[str, Array] = {}
+            metrics: dict[str, Array] = {}
 
             def critic_moves(state: AdVILState, k: Key[Array, ""]) -> AdVILState:  # line 3
                 loss = partial(self.critic_loss, state.policy, expert)
-                critic, memory, (_, seen["payoff"]) = critic_player.move(k, state.critic, state.critic_memory, loss)
+                critic, memory, (_, metrics["payoff"]) = critic_player.move(k, state.critic, state.critic_memory, loss)
                 return state._replace(critic=critic, critic_memory=memory)
 
             def policy_moves(state: AdVILState, k: Key[Array, ""]) -> AdVILState:  # line 4
                 loss = partial(self.policy_loss, state.critic, expert, batch)
-                policy, memory, (_, regular) = policy_player.move(k, state.policy, state.policy_memory, loss)
-                seen.update(regular)
+                policy, memory, (_, terms) = policy_player.move(k, state.policy, state.policy_memory, loss)
+                metrics.update(terms)
                 return state._replace(policy=policy, policy_memory=memory)
 
             moves = (critic_moves, policy_moves)
             for move, k in zip(moves if self.first == "critic" else moves[::-1], keys, strict=True):
                 state = move(state, k)
-            # The loss that is watched has L as line 2 has it, at the critic that the step began with.
+            # The collapse detector's loss uses L of line 2, at the critic from the start of the step.
             return state, {
-                "policy_loss": seen["payoff"] + seen["regular"],
-                "payoff": seen["payoff"],
-                "cloning": seen["cloning"],
+                "policy_loss": metrics["payoff"] + metrics["regularizer"],
+                "payoff": metrics["payoff"],
+                "cloning": metrics["cloning"],
             }
 
-        state, history = jax.lax.scan(step, state, jax.random.split(key, self.gradient_steps))
-        metrics = {name: values.mean() for name, values in history.items()}
-        collapse_state, jumped = self.collapse.look(state.collapse_state, metrics["policy_loss"])
-        window, small = self.threshold.look(state.payoffs, metrics["payoff"], collapse_state.rounds)  # line 1
+        state, metrics = jax.lax.scan(step, state, jax.random.split(key, self.gradient_steps))
+        metrics = {name: values.mean() for name, values in metrics.items()}
+        collapse_state, jumped = self.collapse.update(state.collapse_state, metrics["policy_loss"])
+        window, small = self.threshold.update(state.payoffs, metrics["payoff"], collapse_state.rounds)  # line 1
         stop = jnp.where(jumped, 2, jnp.where(small, 1, 0))
         return state._replace(collapse_state=collapse_state, payoffs=window), Info(metrics, stop, undo=jumped)
 
     def critic_loss(
         self, policy: EnsembleMember, expert: Samples, critic: MLPCritic, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """What the critic descends, −L + w_g E (‖∇f‖ − g)², and L itself."""
+        """The critic's loss −L + w_g E (‖∇f‖ − g)², and L."""
         act_key, mix_key = jax.random.split(key)
-        pair = mixed(policy, expert, critic.actions, act_key)
+        pair = ensemble_pair(policy, expert, critic.actions, act_key)
         payoff = payoffs.payoff(critic, pair)  # line 2
-        between = jax.vmap(interpolate)(jax.random.split(mix_key, self.batch_size), pair.learner, pair.expert)
-        penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(critic, expert.t, *between, self.gradient_target)
-        return -payoff + self.gradient_weight * penalty.mean(), payoff
+        penalty = penalty_between(critic, pair, self.gradient_target, mix_key)
+        return -payoff + self.gradient_weight * penalty, payoff
 
     def policy_loss(
         self, critic: MLPCritic, expert: Samples, batch: Transition, policy: EnsembleMember, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """What a member descends, L + w_o R_⊥ + w_c E ‖π(s) − a‖² / d, up to E f(s, a), which it cannot change."""
+        """A member's loss L + w_o R_⊥ + w_c E ‖π(s) − a‖² / d, without the constant E f(s, a), and its terms."""
         learner = payoffs.off_q_vectors(policy, expert, critic.actions, key).learner
         dimensions = batch.act.shape[1] if batch.act.ndim > 1 else 1
-        cloning = jax.vmap(ell, (None, 0))(policy, batch).mean() / dimensions
-        regular = (
-            self.orthogonal_weight * orthogonal_penalty(policy.net, between="inputs") + self.cloning_weight * cloning
-        )
-        return payoffs.expectation(critic, learner) + regular, {"cloning": cloning, "regular": regular}
+        cloning = jax.vmap(cloning_loss, (None, 0))(policy, batch).mean() / dimensions
+        orthogonal = orthogonal_penalty(policy.net, between="inputs")
+        regularizer = self.orthogonal_weight * orthogonal + self.cloning_weight * cloning
+        return payoffs.expectation(critic, learner) + regularizer, {"cloning": cloning, "regularizer": regularizer}
 
     def policy(self, state: AdVILState) -> Policy:
         return Normalized(ensemble(state.policy_memory.average), state.normalization)
@@ -260,8 +256,8 @@ class AdVIL(Algorithm):
         return side_by_side(averaging(gradient(policy, aux=True), self.ema_decay)), gradient(critic, aux=True)
 
 
-def mixed(members: EnsembleMember, expert: Samples, actions: int | None, key: Key[Array, ""]) -> Pair:
-    """U2 of the members' mixture: they take the expert's samples in turn."""
+def ensemble_pair(members: EnsembleMember, expert: Samples, actions: int | None, key: Key[Array, ""]) -> Pair:
+    """U2 of an ensemble: sample i is acted on by member i modulo the ensemble's size."""
     pairs = jax.vmap(lambda member: payoffs.off_q_vectors(member, expert, actions, key))(members)
-    turn = jnp.arange(expert.weight.shape[0])
-    return jax.tree.map(lambda x: x[turn % x.shape[0], turn], pairs)
+    row = jnp.arange(expert.weight.shape[0])
+    return jax.tree.map(lambda x: x[row % x.shape[0], row], pairs)

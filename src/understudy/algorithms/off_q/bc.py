@@ -1,34 +1,33 @@
 """Behavioral cloning: supervised learning of the expert's action from the expert's state.
 
-It matches off-Q moments: the learner is asked for actions on the demonstrations' states and never sees the
-consequences, so an error compounds as O(εT²) (section 4.3). It is not a game: where AdVIL looks for the moment function
-f that tells the two sides apart, behavioral cloning minimises one fixed loss ℓ_BC.
+It matches off-Q moments: the learner's actions are compared with the expert's in the demonstrated states. The learner
+never sees the consequences of its actions, so errors compound as O(εT²) (section 4.3). It is not a game: AdVIL searches
+for a moment function f that separates the two sides, behavioral cloning minimises one fixed loss ℓ_BC.
 
     Input: demonstrations D_E, policy class Π
     1. for each gradient step:
     2.     draw a minibatch (s, a) ~ D_E
     3.     π ← π − η ∇_π mean ℓ(π, s, a)
 
-with, in coordinates where states are standardised with D_E and continuous actions lie in [-1, 1],
+States are standardized with D_E and continuous actions are scaled to [-1, 1]. The loss is one of
 
-    squared error      ℓ = ‖π(s) − a‖²              a deterministic policy (under tanh): the conditional mean
-    log-likelihood     ℓ = −log π(a | s)            a Gaussian policy under tanh
+    squared error      ℓ = ‖π(s) − a‖²              a deterministic policy (with tanh): the conditional mean
+    log-likelihood     ℓ = −log π(a | s)            a tanh-Gaussian policy
     cross-entropy      ℓ = −log π(a | s)            a categorical policy, for discrete actions
 
 Reference: Pomerleau, "ALVINN: An Autonomous Land Vehicle in a Neural Network" (1989); Table 7 of the paper for the
 settings it shares (no entropy bonus, no weight decay, 256 × 2 ReLU).
 
-Deviations: the paper takes the `imitation` package's implementation, a log-likelihood loss with batches of 32 and no
-weight decay; here the default for continuous actions is the squared error on batches of 256, which is steadier and
-needs no width to be learned. Actions pass through tanh, weights decay, and an exponential average of them is handed
-over: docs/bc.md has what each does on the paper's tasks, and each can be switched off.
+Deviations: the paper uses the `imitation` package, with a log-likelihood loss, batches of 32 and no weight decay. Here
+the default for continuous actions is the squared error with batches of 256, which is more stable and does not learn a
+standard deviation. Actions pass through tanh, weights decay, and the returned policy has an exponential moving average
+of the weights. docs/bc.md measures each of these on the paper's tasks; each can be switched off.
 """
 
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
@@ -41,24 +40,31 @@ from understudy.core.errors import (
     check_positive,
     check_whole,
 )
-from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Transition
+from understudy.core.types import Dataset, Info, RoundData, Spec
 from understudy.game import Algorithm, Card
+from understudy.game.losses import cloning_loss
 from understudy.game.players import Averaged, Player, averaging, gradient, repeat, side_by_side
-from understudy.policies import Carry, Categorical, Deterministic, Normalized, Policy, ensemble
-from understudy.policies.gaussian import Gaussian, NetworkPolicy
+from understudy.policies import (
+    NetworkPolicy,
+    Normalized,
+    Policy,
+    deterministic_policy,
+    ensemble,
+    stochastic_policy,
+)
 from understudy.policies.networks import Activation
 from understudy.policies.normalization import Normalization
 
 
 class BCState(NamedTuple):
     policy: NetworkPolicy
-    """The members, stacked along the leading axis of their arrays."""
+    """The ensemble members, stacked along the leading axis."""
     normalization: Normalization
     memory: Averaged
 
 
 class BC(Algorithm):
-    """Behavioral cloning: fit the expert's actions on the expert's states."""
+    """Behavioral cloning: supervised learning of the expert's actions in the demonstrated states."""
 
     card: ClassVar[Card] = Card(
         name="bc",
@@ -70,31 +76,32 @@ class BC(Algorithm):
         collects="nothing",
         reference="Pomerleau 1989",
     )
+    small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
 
     loss: Literal["squared", "likelihood"] = eqx.field(static=True, default="squared")
-    """Continuous actions: squared error, or log-likelihood under a tanh-Gaussian. Discrete: always cross-entropy."""
+    """Loss for continuous actions: squared error, or log-likelihood of a tanh-Gaussian. Discrete: cross-entropy."""
     lr: float = 3e-4
-    """Adam's learning rate η."""
+    """Learning rate of Adam, η."""
     decay: bool = eqx.field(static=True, default=False)
-    """Let the learning rate fall to zero along a half cosine."""
+    """Decay the learning rate to zero with a cosine schedule."""
     weight_decay: float = 0.1
-    """Decay of the weights, decoupled from Adam."""
+    """Decoupled weight decay (AdamW)."""
     squash: bool = eqx.field(static=True, default=True)
-    """Continuous actions: pass the network's output through tanh. (The likelihood's policy always does.)"""
+    """Continuous actions: apply tanh to the network's output. (Always on with the likelihood loss.)"""
     ema_decay: float = 0.999
-    """Decay of the average of weights that is handed over; 0 hands over the last ones."""
+    """Decay of the moving average of weights that is returned (0: return the last weights)."""
     batch_size: int = eqx.field(static=True, default=256)
-    """Steps in a minibatch."""
+    """Minibatch size."""
     rounds: int = eqx.field(static=True, default=100)
-    """Rounds of training; a round is a line of the metrics."""
+    """Training rounds. Metrics are logged once a round."""
     gradient_steps: int = eqx.field(static=True, default=500)
-    """Gradient steps a round."""
+    """Gradient steps per round."""
     ensemble_size: int = eqx.field(static=True, default=1)
-    """Networks, each with its own start and minibatches, whose actions are averaged."""
+    """Networks in the ensemble; their actions are averaged."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers."""
     activation: Activation = eqx.field(static=True, default="relu")
-    """The nonlinearity between layers."""
+    """Activation function."""
 
     def __check_init__(self) -> None:
         check_choice(("squared", "likelihood"), loss=self.loss)
@@ -112,18 +119,14 @@ class BC(Algorithm):
         check_layers(hidden=self.hidden)
         if self.ensemble_size > 1 and self.loss == "likelihood":
             raise SettingError(
-                f"members is {self.ensemble_size}: a likelihood has no mean of several policies, use squared"
+                f"ensemble_size is {self.ensemble_size} and loss is 'likelihood': choose loss='squared' or one network"
             )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
         def member(k: Key[Array, ""]) -> NetworkPolicy:
-            outputs = spec.action.n if isinstance(spec.action, Discrete) else spec.action.shape[0]
-            shape = (spec.obs_size, outputs, self.hidden, self.activation)
-            if isinstance(spec.action, Discrete):
-                return Categorical.init(k, *shape, reads=spec.policy_obs)
             if self.loss == "likelihood":
-                return Gaussian.init(k, *shape, reads=spec.policy_obs)
-            return Deterministic.init(k, *shape, squash=self.squash, reads=spec.policy_obs)
+                return stochastic_policy(k, spec, self.hidden, self.activation)
+            return deterministic_policy(k, spec, self.hidden, self.activation, squash=self.squash)
 
         policy = jax.lax.map(member, jax.random.split(key, self.ensemble_size))
         return BCState(policy, Normalization.fit(spec, demonstrations), self._player().init(policy))
@@ -131,7 +134,7 @@ class BC(Algorithm):
     def update(self, state: BCState, data: RoundData, key: Key[Array, ""]) -> tuple[BCState, Info]:
         def loss(policy: Policy, k: Key[Array, ""]) -> Float[Array, ""]:
             batch = state.normalization.encode(data.demonstrations.sample(k, (self.batch_size,)))  # line 2
-            return jax.vmap(ell, (None, 0))(policy, batch).mean()
+            return jax.vmap(cloning_loss, (None, 0))(policy, batch).mean()
 
         policy, memory, value = self._player().move(key, state.policy, state.memory, loss)  # lines 1 and 3
         return state._replace(policy=policy, memory=memory), Info({"loss": value})
@@ -143,11 +146,3 @@ class BC(Algorithm):
         schedule = optax.cosine_decay_schedule(self.lr, self.rounds * self.gradient_steps) if self.decay else self.lr
         optimizer = optax.adamw(schedule, weight_decay=self.weight_decay)
         return repeat(side_by_side(averaging(gradient(optimizer), self.ema_decay)), self.gradient_steps)
-
-
-def ell(policy: Policy, example: Transition) -> Float[Array, ""]:
-    """ℓ_BC at one (s, a), by the kind of policy."""
-    carry = Carry(example.t, jnp.zeros_like(example.t))
-    if isinstance(policy, Deterministic):
-        return jnp.sum(jnp.square(policy.mode(carry, example.obs) - example.act))
-    return -policy.log_prob(carry, example.obs, example.act)

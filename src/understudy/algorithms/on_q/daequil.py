@@ -1,34 +1,34 @@
-"""DAeQuIL: DAgger with moments, a game at the learner's own states.
+"""DAeQuIL: DAgger with moments, a game in the learner's own states.
 
-It matches on-Q moments. Where DAgger fixes a loss, a critic looks for the moment that tells learner and expert apart at
-the states the learner visits; with moments of a person's own choosing it sees what matters to that person and nothing
-else. Follow the regularised leader over the history of states, each with the critic of its own round. Algorithm 3:
+It matches on-Q moments. DAgger has a fixed loss; here a critic is trained in each round to separate learner and expert
+in the states that the learner visits. With moments chosen by the user, only these count. Follow the regularised leader
+over the states of all rounds, each with the critic of its round. Algorithm 3:
 
     Input: queryable expert π_E, policy class Π, moment functions F, threshold δ, cloning loss ℓ_BC, regulariser R
     1. π ← argmin ℓ_BC over the demonstrations
     2. for round i:
-    3.     roll out π to D_π, ask π_E at its states: D_E
+    3.     roll out π to D_π, query π_E in its states: D_E
     4.     f_i ← argmax over f of L(f) = E_{D_π} f(s, a) − E_{D_E} f(s, a), from scratch
     5.     D ← D ∪ {(s, i)}
     6.     π ← argmin over π' of (1 − n_E/n) [ E_{(s, i) ~ D} f_i(s, π'(s)) + R(π') ] + w (n_E/n) ℓ_BC(π')
     7. until L(f_i) ≤ δ
 
-where n_E and n count demonstrated and all states, of discrete actions f sees the learner's probabilities, and R(π) =
-ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² holds it to the cloned policy π_0: without a strongly convex R the leader jumps from one
-end of what the critics allow to the other. The quantity that the theory bounds is L(f_i), at the policy that was rolled
-out and before it moves: it stops at δ, and the policy with the smallest is the one that is handed over.
+n_E and n count demonstrated and all states. For discrete actions f gets the learner's probabilities. The regulariser
+R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² keeps the policy near the cloned policy π_0; without a strongly convex R, follow
+the leader can oscillate. The theory bounds L(f_i) at the policy that was rolled out, before its update. The run stops
+when L(f_i) reaches δ, and the policy with the smallest L(f_i) is returned.
 
-The critic is a network, trained in line 4, or linear in the moments φ. Of all f(s, a) = w · φ(s, a) with ‖w‖ ≤ 1 the
-best response needs no training: w = g / ‖g‖ with g = E_{D_π} φ(s, a) − E_{D_E} φ(s, a), and L(f_i) = ‖g‖. It is as
-strong when few states betray the learner as when many do, where a network under a gradient penalty fades with them.
+The critic is a network, trained in line 4, or linear in the moments φ. Among all f(s, a) = w · φ(s, a) with ‖w‖ ≤ 1 the
+best response is known: w = g / ‖g‖ with g = E_{D_π} φ(s, a) − E_{D_E} φ(s, a), and L(f_i) = ‖g‖. It has full strength
+even if learner and expert differ in few states; a network with a gradient penalty gets weaker there.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.3 and Tables 12 and 14.
 
-Deviations: the paper stops by its printed L(π), which adds ℓ_BC and R and leaves out the expert's term. As in the
-released runs the critic's gradient penalty is taken at the learner's and at the expert's samples (target 0), and line 6
-has the weights that it has. The penalty's gradient is by state and action, through the moments. The critic takes a
-fixed number of steps, and the policy's optimiser keeps its memory from round to round. The paper names R but gives it
-no form, and its runs had none: this one is ours, as is the linear critic.
+Deviations: the paper's printed stopping rule uses L(π) with ℓ_BC and R added and without the expert's term. The
+gradient penalty, at the learner's and at the expert's samples with target 0, and the weights of line 6 follow the
+released code. The penalty's gradient is with respect to state and action, through the moments. The critic takes a fixed
+number of gradient steps. The policy's optimizer state continues from round to round. The paper leaves R open, and its
+runs had none: this R is ours, and so is the linear critic.
 """
 
 from dataclasses import replace
@@ -41,8 +41,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from understudy.algorithms.off_q.bc import ell
-from understudy.algorithms.on_q.dagger import new_policy
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -53,36 +51,34 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
-from understudy.game.critics import Features, LinearCritic, MLPCritic, as_vector, gradient_penalty, state_action
+from understudy.game.best import Best
+from understudy.game.critics import Features, LinearCritic, MLPCritic, as_vector, mean_penalty, state_action
+from understudy.game.losses import cloning_loss
+from understudy.game.payoffs import action_vector
 from understudy.game.players import Memory, Player, best_response, gradient, repeat
-from understudy.policies import Carry, Normalized, EnsembleMember, Policy
+from understudy.game.sampling import Rows, take, with_actions
+from understudy.policies import Categorical, EnsembleMember, Normalized, Policy, deterministic_policy
 from understudy.policies.normalization import Normalization
 
-UNJUDGED = 1e30
-"""The payoff of a policy that was never rolled out."""
-
-
-OneCritic = MLPCritic | LinearCritic
+FeatureCritic = MLPCritic | LinearCritic
 
 
 class DAeQuILState(NamedTuple):
     policy: EnsembleMember
     memory: Memory
     normalization: Normalization
-    history: Dataset
-    """The learner's states; a step's `round` says whose critic is its own."""
-    critics: OneCritic
+    aggregated: Dataset
+    """The learner's states of all rounds; a step's `round` selects its critic."""
+    critics: FeatureCritic
     """One for each round, stacked."""
-    first: EnsembleMember
-    """π_0, the cloned policy."""
-    best: EnsembleMember
-    """The policy with the smallest payoff so far."""
-    payoff: Float[Array, ""]
+    cloned: EnsembleMember
+    """π_0, the policy after round 0."""
+    best: Best
     round: Int[Array, ""]
 
 
 class DAeQuIL(Algorithm):
-    """DAgger with moments: play against a critic of each round's states."""
+    """DAgger with moments: a policy against a critic of each round's states."""
 
     card: ClassVar[Card] = Card(
         name="daequil",
@@ -91,7 +87,7 @@ class DAeQuIL(Algorithm):
         solver="primal",
         needs=("demonstrations", "environment", "expert"),
         actions=("continuous", "discrete"),
-        collects="episodes, and the expert's answers at their states",
+        collects="episodes, and the expert's actions in their states",
         reference="Swamy et al. 2021",
     )
     stop_reasons: ClassVar[tuple[str, ...]] = ("the payoff fell below delta",)
@@ -101,34 +97,44 @@ class DAeQuIL(Algorithm):
         "linear": {"cloning_weight": 0.05, "critic": "linear", "anchor": 1.0, "lr": 1e-4},
     }
 
+    small: ClassVar[dict[str, Any]] = {
+        "rounds": 2,
+        "gradient_steps": 2,
+        "batch_size": 8,
+        "hidden": (8,),
+        "episodes_per_round": 2,
+        "critic_steps": 2,
+        "critic_hidden": (8,),
+    }
+
     moments: Features | None = eqx.field(static=True, default=None)
-    """φ(obs, act), in the environment's own numbers: the moments to match. Default: state and action, standardised."""
+    """φ(obs, act), in the environment's units: the moments to match. Default: normalized state and action."""
     critic: Literal["network", "linear"] = eqx.field(static=True, default="network")
-    """A network over the moments, trained each round, or linear in them, in closed form."""
+    """network: trained on the moments each round; linear: linear in the moments, in closed form."""
     lr: float = 3e-4
-    """Adam's learning rate, of policy and critic."""
+    """Learning rate of Adam, for policy and critic."""
     cloning_weight: float = 1.0
     """Weight of the cloning loss, w."""
     anchor: float = 0.0
-    """Weight ρ of R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² in round i, π_0 the cloned policy."""
+    """ρ, the weight of the regulariser R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² in round i."""
     weight_decay: float = 0.0
-    """Decay of the policy's weights, decoupled from Adam."""
+    """Decoupled weight decay of the policy (AdamW)."""
     gradient_weight: float = 5.0
-    """Weight of the critic's gradient penalty, at each of the two sides."""
+    """Weight of the critic's gradient penalty, on each of the two sides."""
     delta: float | None = None
-    """Stop when a round's payoff is at most this."""
+    """δ: stop when a round's payoff is at most this. None: never."""
     batch_size: int = eqx.field(static=True, default=32)
-    """Steps in a minibatch."""
+    """Minibatch size."""
     rounds: int = eqx.field(static=True, default=11)
-    """Rounds; the first is behavioral cloning on the demonstrations."""
+    """Rounds. The first is behavioral cloning on the demonstrations."""
     episodes_per_round: int = eqx.field(static=True, default=10)
-    """Episodes that a round plays."""
+    """Episodes collected per round."""
     gradient_steps: int = eqx.field(static=True, default=2_000)
-    """Gradient steps of the policy in a round."""
+    """Gradient steps of the policy per round."""
     critic_steps: int = eqx.field(static=True, default=1_000)
-    """Gradient steps of a round's critic, from scratch."""
+    """Gradient steps of a round's critic, which is trained from scratch."""
     squash: bool = eqx.field(static=True, default=True)
-    """Continuous actions: pass the network's output through tanh."""
+    """Continuous actions: apply tanh to the network's output."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Hidden layers of the policy."""
     critic_hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
@@ -144,149 +150,155 @@ class DAeQuIL(Algorithm):
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
         check_choice(("network", "linear"), critic=self.critic)
         if self.moments is not None and not callable(self.moments):
-            raise SettingError(f"moments is {self.moments!r}: a function of (obs, act) is needed")
+            raise SettingError(f"moments is {self.moments!r}: give a function of (obs, act)")
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAeQuILState:
         policy_key, critic_key = jax.random.split(key)
-        policy = new_policy(policy_key, spec, self.hidden, self.squash)
-        critics = jax.lax.map(partial(self._fresh, spec), jax.random.split(critic_key, self.rounds))
-        history = Dataset.empty(demonstrations, max((self.rounds - 1) * self.episodes_per_round * spec.horizon, 1))
+        policy = deterministic_policy(policy_key, spec, self.hidden, squash=self.squash)
+        critics = jax.lax.map(partial(self._new_critic, spec), jax.random.split(critic_key, self.rounds))
+        capacity = (self.rounds - 1) * self.episodes_per_round * spec.horizon
         return DAeQuILState(
             policy,
             self._player().init(policy),
             Normalization.fit(spec, demonstrations),
-            history,
+            Dataset.empty(demonstrations, max(capacity, 1)),
             critics,
             policy,
-            policy,
-            jnp.asarray(UNJUDGED),
+            Best.init(policy),
             jnp.zeros((), jnp.int32),
         )
 
     def update(self, state: DAeQuILState, data: RoundData, key: Key[Array, ""]) -> tuple[DAeQuILState, Info]:
         assert data.expert_actions is not None
-        queried = data.queried
         critic_key, policy_key = jax.random.split(key)
-        rolled = self._own(state, queried)
-        cloned = rolled.size == 0  # line 1: nothing was rolled out yet
-        critic = self._best_response(state, rolled, data.expert_actions, critic_key)  # line 4
-        gap = self.gaps(state, critic, rolled.steps, data.expert_actions)
-        payoff = jnp.sum(jnp.where(rolled.mask, gap, 0)) / jnp.maximum(rolled.size, 1)
+        visited = self._with_probabilities(state, data.queried)
+        cloning_round = visited.size == 0  # line 1: there are no roll-outs yet
+        critic = self._best_response(state, visited, data.expert_actions, critic_key)  # line 4
+        gaps = self.gaps(state, critic, visited.steps, data.expert_actions)
+        payoff = jnp.sum(jnp.where(visited.mask, gaps, 0)) / jnp.maximum(visited.size, 1)
         critics = jax.tree.map(
-            lambda all_, new: jnp.where(cloned, all_, all_.at[state.round].set(new)), state.critics, critic
+            lambda all_, new: jnp.where(cloning_round, all_, all_.at[state.round].set(new)), state.critics, critic
         )
-        history = state.history.extend(queried)  # line 5
-        state = state._replace(critics=critics, history=history)
-        share = data.demonstrations.size / (data.demonstrations.size + history.size)
-        cloning_weight = jnp.where(cloned, 1.0, self.cloning_weight)  # line 1 has no other loss to weigh it against
-
-        def loss(policy: EnsembleMember, k: Key[Array, ""]) -> Float[Array, ""]:  # line 6
-            demonstrated_key, history_key = jax.random.split(k)
-            batch = state.normalization.encode(data.demonstrations.sample(demonstrated_key, (self.batch_size,)))
-            cloning = jax.vmap(ell, (None, 0))(policy, batch).mean()
-            index = jax.random.randint(history_key, (self.batch_size,), 0, jnp.maximum(history.size, 1))
-            visited = jax.tree.map(lambda x: x[index], history.steps)
-            costs = jax.vmap(partial(self._cost, state, policy))(visited)
-            apart = jax.vmap(partial(self._apart, state, policy))(visited)
-            costs = costs + self.anchor / jnp.maximum(state.round, 1) * apart
-            return (1 - share) * costs.mean() + cloning_weight * share * cloning
-
-        policy, memory, value = self._player().move(policy_key, state.policy, state.memory, loss)  # lines 1 and 6
-        better = ~cloned & (payoff < state.payoff)
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.policy, state.best)
-        lowest = jnp.where(better, payoff, state.payoff)
-        first = jax.tree.map(lambda new, old: jnp.where(cloned, new, old), policy, state.first)
-        new = state._replace(first=first, policy=policy, memory=memory, best=best, payoff=lowest, round=state.round + 1)
-        metrics = {"loss": value, "payoff": jnp.where(cloned, 0.0, payoff)}
-        small = jnp.asarray(False) if self.delta is None else ~cloned & (payoff <= self.delta)  # line 7
+        state = state._replace(critics=critics, aggregated=state.aggregated.extend(data.queried))  # line 5
+        policy, memory, value = self._player().move(  # lines 1 and 6
+            policy_key, state.policy, state.memory, partial(self._loss, state, data.demonstrations)
+        )
+        new = state._replace(
+            policy=policy,
+            memory=memory,
+            cloned=jax.tree.map(lambda new, old: jnp.where(cloning_round, new, old), policy, state.cloned),
+            best=state.best.update(state.policy, payoff, ~cloning_round),
+            round=state.round + 1,
+        )
+        metrics = {"loss": value, "payoff": jnp.where(cloning_round, 0.0, payoff)}
+        small = jnp.asarray(False) if self.delta is None else ~cloning_round & (payoff <= self.delta)  # line 7
         return new, Info(metrics, jnp.where(small, 1, 0))
 
     def policy(self, state: DAeQuILState) -> Policy:
         return Normalized(state.policy, state.normalization)
 
     def final_policy(self, state: DAeQuILState) -> Policy:
-        """The policy whose payoff was smallest; where none was rolled out, the last."""
-        judged = state.payoff < UNJUDGED
-        chosen = jax.tree.map(lambda b, p: jnp.where(judged, b, p), state.best, state.policy)
-        return Normalized(chosen, state.normalization)
+        """The policy with the smallest payoff, or the last one if none was rolled out."""
+        return Normalized(state.best.policy_or(state.policy), state.normalization)
 
-    def gaps(self, state: DAeQuILState, critic: OneCritic, steps: Transition, answers: Array) -> Float[Array, " n"]:
-        """f(s, a) − f(s, a_E) at each step: the learner's own action, the expert's answer."""
-        learner, expert = (self._sides(state.normalization, steps.obs, act, critic) for act in (steps.act, answers))
+    def gaps(
+        self, state: DAeQuILState, critic: FeatureCritic, steps: Transition, expert_actions: Array
+    ) -> Float[Array, " n"]:
+        """f(s, a) − f(s, a_E) at each step: the learner's action and the expert's."""
+        learner, expert = (
+            self._critic_inputs(state.normalization, steps.obs, act, critic) for act in (steps.act, expert_actions)
+        )
         return jax.vmap(critic)(steps.t, *learner) - jax.vmap(critic)(steps.t, *expert)
 
-    def _best_response(self, state: DAeQuILState, rolled: Dataset, answers: Array, key: Key[Array, ""]) -> OneCritic:
+    def _best_response(
+        self, state: DAeQuILState, visited: Dataset, expert_actions: Array, key: Key[Array, ""]
+    ) -> FeatureCritic:
         if self.critic == "linear":
-            return self._in_closed_form(state, rolled, answers)
-        # A network of its own for each round was made at the start: QR factorisations of a batch of runs, in two
-        # programs at once, wait for each other for good on two cores.
-        fresh = jax.tree.map(lambda x: x[state.round], state.critics)
+            return self._linear_best_response(state, visited, expert_actions)
+        # The networks of all rounds are made in `init`: on two cores, batched QR factorisations in two programs at once
+        # deadlock.
+        fresh = take(state.critics, state.round)
+        rows = Rows(None, visited.size)
 
-        def loss(critic: OneCritic, k: Key[Array, ""]) -> Float[Array, ""]:
-            index = jax.random.randint(k, (self.batch_size,), 0, jnp.maximum(rolled.size, 1))
-            steps, told = jax.tree.map(lambda x: x[index], (rolled.steps, answers))
+        def loss(critic: FeatureCritic, k: Key[Array, ""]) -> Float[Array, ""]:
+            steps, answers = take((visited.steps, expert_actions), rows.sample(k, (self.batch_size,)))
             penalty = jnp.zeros(())
-            for act in (steps.act, told):
-                sides = self._sides(state.normalization, steps.obs, act, critic)
-                at = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(critic, steps.t, *sides, 0.0)
-                penalty += at.mean()
-            return -self.gaps(state, critic, steps, told).mean() + self.gradient_weight * penalty
+            for act in (steps.act, answers):
+                inputs = self._critic_inputs(state.normalization, steps.obs, act, critic)
+                penalty += mean_penalty(critic, steps.t, *inputs, 0.0)
+            return -self.gaps(state, critic, steps, answers).mean() + self.gradient_weight * penalty
 
         player = best_response(optax.adam(self.lr), self.critic_steps, lambda k: fresh)
         return player.move(key, fresh, (), loss)[0]
 
-    def _in_closed_form(self, state: DAeQuILState, rolled: Dataset, answers: Array) -> LinearCritic:
-        """w = g / ‖g‖, the unit vector along the gap between the two sides' moments."""
-        critic = jax.tree.map(lambda x: x[0], state.critics)
+    def _linear_best_response(self, state: DAeQuILState, visited: Dataset, expert_actions: Array) -> LinearCritic:
+        """w = g / ‖g‖, with g the difference of the two sides' mean moments."""
+        critic = take(state.critics, 0)
         assert isinstance(critic, LinearCritic)
-        sides = [self._sides(state.normalization, rolled.steps.obs, act, critic) for act in (rolled.steps.act, answers)]
-        learner, expert = (jax.vmap(critic.features)(*side) for side in sides)
-        gap = jnp.sum(jnp.where(rolled.mask[:, None], learner - expert, 0), axis=0) / jnp.maximum(rolled.size, 1)
+        steps = visited.steps
+        learner, expert = (
+            jax.vmap(critic.features)(*self._critic_inputs(state.normalization, steps.obs, act, critic))
+            for act in (steps.act, expert_actions)
+        )
+        gap = jnp.sum(jnp.where(visited.mask[:, None], learner - expert, 0), axis=0) / jnp.maximum(visited.size, 1)
         return replace(critic, weights=gap / jnp.maximum(jnp.linalg.norm(gap), 1e-6))
 
-    def _own(self, state: DAeQuILState, rolled: Dataset) -> Dataset:
-        """The round's steps as the critic sees the learner: of discrete actions, the probabilities that it had."""
-        if not jnp.issubdtype(rolled.steps.act.dtype, jnp.integer):
-            return rolled
+    def _loss(
+        self, state: DAeQuILState, demonstrations: Dataset, policy: EnsembleMember, key: Key[Array, ""]
+    ) -> Float[Array, ""]:
+        """The policy's loss of line 6; in round 0, of line 1."""
+        demonstrated_key, visited_key = jax.random.split(key)
+        batch = state.normalization.encode(demonstrations.sample(demonstrated_key, (self.batch_size,)))
+        cloning = jax.vmap(cloning_loss, (None, 0))(policy, batch).mean()
+        rows = Rows(None, state.aggregated.size).sample(visited_key, (self.batch_size,))
+        visited = take(state.aggregated.steps, rows)
+        costs = jax.vmap(partial(self._cost, state, policy))(visited)
+        distances = jax.vmap(partial(self._distance, state, policy))(visited)
+        costs = costs + self.anchor / jnp.maximum(state.round, 1) * distances
+        share = demonstrations.size / (demonstrations.size + state.aggregated.size)
+        # In line 1 cloning is the only loss.
+        cloning_weight = jnp.where(state.aggregated.size == 0, 1.0, self.cloning_weight)
+        return (1 - share) * costs.mean() + cloning_weight * share * cloning
 
-        def probabilities(t: Array, obs: Array) -> Array:
-            carry, inside = Carry(t, jnp.zeros_like(t)), state.normalization.encode_obs(obs)
-            return state.policy.support(carry, inside, jax.random.key(0))[1]
+    def _with_probabilities(self, state: DAeQuILState, visited: Dataset) -> Dataset:
+        """The learner's steps for the critic: discrete actions are replaced by the policy's probabilities."""
+        if not jnp.issubdtype(visited.steps.act.dtype, jnp.integer):
+            return visited
+        obs = state.normalization.encode_obs(visited.steps.obs)
+        return with_actions(visited, jax.vmap(partial(_act, state.policy))(visited.steps.t, obs))
 
-        act = jax.vmap(probabilities)(rolled.steps.t, rolled.steps.obs)
-        return rolled._replace(steps=rolled.steps._replace(act=act))
-
-    def _sides(self, normalization: Normalization, obs: Array, act: Array, critic: OneCritic) -> tuple[Array, Array]:
-        """States and actions as the critic takes them: standardised, or, with a person's own moments, as they are."""
+    def _critic_inputs(
+        self, normalization: Normalization, obs: Array, act: Array, critic: FeatureCritic
+    ) -> tuple[Array, Array]:
+        """States and actions as vectors: normalized or, with the user's moments, in the environment's units."""
         if self.moments is None:
             obs, act = normalization.encode_obs(obs), normalization.encode_act(act)
         return obs, jax.vmap(as_vector, (0, None))(act, critic.actions)
 
     def _cost(self, state: DAeQuILState, policy: EnsembleMember, visited: Transition) -> Float[Array, ""]:
-        """f_i(s, π(s)), f_i the critic of the state's own round."""
-        critic = jax.tree.map(lambda x: x[visited.round], state.critics)
-        inside = state.normalization.encode_obs(visited.obs)
-        acts, weights = policy.support(Carry(visited.t, jnp.zeros_like(visited.t)), inside, jax.random.key(0))
-        act = weights @ jax.vmap(as_vector, (0, None))(acts, critic.actions)
+        """f_i(s, π(s)), with f_i the critic of the state's round."""
+        critic = take(state.critics, visited.round)
+        obs = state.normalization.encode_obs(visited.obs)
+        act = _act(policy, visited.t, obs)
         if self.moments is None:
-            return critic(visited.t, inside, act)
-        if state.normalization.act_scale is not None:
-            act = state.normalization.act_center + state.normalization.act_scale * act
-        return critic(visited.t, visited.obs, act)
+            return critic(visited.t, obs, act)
+        return critic(visited.t, visited.obs, state.normalization.decode_unclipped(act))
 
-    def _apart(self, state: DAeQuILState, policy: EnsembleMember, visited: Transition) -> Float[Array, ""]:
-        """‖π(s) − π_0(s)‖², of actions or, where they are discrete, of probabilities."""
-        carry, inside = Carry(visited.t, jnp.zeros_like(visited.t)), state.normalization.encode_obs(visited.obs)
-        sides = []
-        for side in (policy, state.first):
-            acts, weights = side.support(carry, inside, jax.random.key(0))
-            sides.append(weights if jnp.issubdtype(acts.dtype, jnp.integer) else acts[0])
-        return jnp.sum(jnp.square(sides[0] - sides[1]))
+    def _distance(self, state: DAeQuILState, policy: EnsembleMember, visited: Transition) -> Float[Array, ""]:
+        """‖π(s) − π_0(s)‖², of actions or, if discrete, of probabilities."""
+        obs = state.normalization.encode_obs(visited.obs)
+        return jnp.sum(jnp.square(_act(policy, visited.t, obs) - _act(state.cloned, visited.t, obs)))
 
-    def _fresh(self, spec: Spec, key: Key[Array, ""]) -> OneCritic:
+    def _new_critic(self, spec: Spec, key: Key[Array, ""]) -> FeatureCritic:
         if self.critic == "linear":
             return LinearCritic.init(spec, self.moments or state_action)
         return MLPCritic.init(key, spec, self.critic_hidden, features=self.moments or state_action)
 
     def _player(self) -> Player:
         return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.gradient_steps)
+
+
+def _act(policy: EnsembleMember, t: Int[Array, ""], obs: Array) -> Float[Array, " a"]:
+    """π(s) as a vector: the action or, if discrete, the probabilities."""
+    actions = policy.net.biases[-1].shape[-1] if isinstance(policy, Categorical) else None
+    return action_vector(policy, t, obs, actions, jax.random.key(0))

@@ -1,24 +1,24 @@
-"""DAgger: supervised learning of the expert's action in the states that the learner itself visits.
+"""DAgger: supervised learning of the expert's action in the states that the learner visits.
 
-It matches on-Q moments, since the expert is asked at the learner's own states, and so an error does not compound where
-the expert recovers from it (section 4.4). Like behavioral cloning it fixes one loss ℓ, and inherits what is wrong with
-it: where the expert mixes, the mean of its actions. Follow the leader over the aggregated data:
+It matches on-Q moments: the expert is queried in the learner's own states, so errors do not compound if the expert can
+recover from them (section 4.4). Like behavioral cloning it has a fixed loss ℓ, and the same weakness: if the expert
+chooses between two actions at random, the squared error learns their mean. Follow the leader over the aggregated data:
 
     Input: queryable expert π_E, demonstrations D_E, policy class Π
     1. D ← D_E, π ← argmin ℓ over D
     2. for round i:
-    3.     roll out β^i π_E + (1 − β^i) π, ask π_E at its states, D ← D ∪ {(s, π_E(s))}
+    3.     roll out β^i π_E + (1 − β^i) π, query π_E in the visited states, D ← D ∪ {(s, π_E(s))}
     4.     π ← argmin over π' of the mean of ℓ(π', s, a) over D, by gradient steps from the last π
 
-with ℓ as in behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. By default the
-learner plays alone, β = 0: demonstrations stand for the rounds in which the expert would act. Where it does, by a coin
-tossed at each step, what it does is its answer there (`gate`).
+ℓ is the loss of behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. By default
+only the learner acts, β = 0; the demonstrations replace the rounds in which the expert would act. With β > 0 a coin is
+tossed at each step, and an action of the expert is also its answer in that state (`gate`).
 
 Reference: Ross, Gordon and Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
 Learning" (2011); Tables 13 and 15 of the paper.
 
-Deviations: the optimiser's memory is kept from round to round, and the policy is not trained anew. The policy that is
-handed over is the last one.
+Deviations: the policy and its optimizer state continue from round to round, instead of training from scratch. The last
+policy is returned.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -29,12 +29,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
-from understudy.algorithms.off_q.bc import ell
 from understudy.core.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
-from understudy.core.types import Dataset, Discrete, Info, RoundData, Spec, Transition
+from understudy.core.types import Dataset, Info, RoundData, Spec
 from understudy.game import Algorithm, Card
+from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
-from understudy.policies import Categorical, Deterministic, Normalized, EnsembleMember, Policy
+from understudy.game.sampling import Rows, sample_from_both, with_actions
+from understudy.policies import EnsembleMember, Normalized, Policy, deterministic_policy
 from understudy.policies.normalization import Normalization
 
 
@@ -42,12 +43,12 @@ class DAggerState(NamedTuple):
     policy: EnsembleMember
     memory: Memory
     normalization: Normalization
-    history: Dataset
-    """The learner's states with the expert's actions."""
+    aggregated: Dataset
+    """The learner's states of all rounds with the expert's actions."""
 
 
 class DAgger(Algorithm):
-    """Dataset aggregation: clone the expert's answers at the learner's own states."""
+    """Dataset aggregation: clone the expert's answers in the learner's own states."""
 
     card: ClassVar[Card] = Card(
         name="dagger",
@@ -56,30 +57,37 @@ class DAgger(Algorithm):
         solver="primal",
         needs=("demonstrations", "environment", "expert"),
         actions=("continuous", "discrete"),
-        collects="episodes, and the expert's answers at their states",
+        collects="episodes, and the expert's actions in their states",
         reference="Ross et al. 2011",
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"gradient_steps": 10_000},
         "forest": {"gradient_steps": 5_000},
     }
+    small: ClassVar[dict[str, Any]] = {
+        "rounds": 2,
+        "gradient_steps": 2,
+        "batch_size": 8,
+        "hidden": (8,),
+        "episodes_per_round": 2,
+    }
 
     lr: float = 3e-4
-    """Adam's learning rate."""
+    """Learning rate of Adam."""
     mixing: float | None = None
-    """β: in round i the expert acts in a share β^i of the steps, by a coin tossed at each. Default: it never does."""
+    """β: in round i the expert acts at each step with probability β^i. None: never."""
     weight_decay: float = 0.0
-    """Decay of the weights, decoupled from Adam: the regulariser of follow the regularised leader."""
+    """Decoupled weight decay (AdamW): the regulariser of follow the regularised leader."""
     batch_size: int = eqx.field(static=True, default=32)
-    """Steps in a minibatch."""
+    """Minibatch size."""
     rounds: int = eqx.field(static=True, default=11)
-    """Rounds; the first is behavioral cloning on the demonstrations."""
+    """Rounds. The first is behavioral cloning on the demonstrations."""
     episodes_per_round: int = eqx.field(static=True, default=10)
-    """Episodes that a round plays."""
+    """Episodes collected per round."""
     gradient_steps: int = eqx.field(static=True, default=2_000)
-    """Gradient steps a round."""
+    """Gradient steps per round."""
     squash: bool = eqx.field(static=True, default=True)
-    """Continuous actions: pass the network's output through tanh."""
+    """Continuous actions: apply tanh to the network's output."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Hidden layers."""
 
@@ -98,20 +106,21 @@ class DAgger(Algorithm):
         check_layers(hidden=self.hidden)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
-        policy = new_policy(key, spec, self.hidden, self.squash)
-        room = (self.rounds - 1) * self.episodes_per_round * spec.horizon
-        history = Dataset.empty(demonstrations, max(room, 1))
-        return DAggerState(policy, self._player().init(policy), Normalization.fit(spec, demonstrations), history)
+        policy = deterministic_policy(key, spec, self.hidden, squash=self.squash)
+        capacity = (self.rounds - 1) * self.episodes_per_round * spec.horizon
+        aggregated = Dataset.empty(demonstrations, max(capacity, 1))
+        return DAggerState(policy, self._player().init(policy), Normalization.fit(spec, demonstrations), aggregated)
 
     def update(self, state: DAggerState, data: RoundData, key: Key[Array, ""]) -> tuple[DAggerState, Info]:
-        history = state.history.extend(answered(data))  # line 3
+        aggregated = state.aggregated.extend(with_actions(data.queried, data.expert_actions))  # line 3
+        sources = [(part.steps, Rows(None, part.size)) for part in (data.demonstrations, aggregated)]
 
         def loss(policy: EnsembleMember, k: Key[Array, ""]) -> Float[Array, ""]:
-            batch = state.normalization.encode(sample_both(data.demonstrations, history, k, self.batch_size))
-            return jax.vmap(ell, (None, 0))(policy, batch).mean()
+            batch = state.normalization.encode(sample_from_both(k, self.batch_size, *sources))
+            return jax.vmap(cloning_loss, (None, 0))(policy, batch).mean()
 
         policy, memory, value = self._player().move(key, state.policy, state.memory, loss)  # lines 1 and 4
-        return DAggerState(policy, memory, state.normalization, history), Info({"loss": value})
+        return DAggerState(policy, memory, state.normalization, aggregated), Info({"loss": value})
 
     def policy(self, state: DAggerState) -> Policy:
         return Normalized(state.policy, state.normalization)
@@ -132,31 +141,3 @@ class DAgger(Algorithm):
 
     def _player(self) -> Player:
         return repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.gradient_steps)
-
-
-def new_policy(key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], squash: bool) -> EnsembleMember:
-    """A fresh network of the kind that the actions ask for."""
-    if isinstance(spec.action, Discrete):
-        return Categorical.init(key, spec.obs_size, spec.action.n, hidden, reads=spec.policy_obs)
-    shape = (spec.obs_size, spec.action.shape[0], hidden)
-    return Deterministic.init(key, *shape, squash=squash, reads=spec.policy_obs)
-
-
-def answered(data: RoundData) -> Dataset:
-    """The round's states with the expert's actions."""
-    assert data.expert_actions is not None
-    queried = data.queried
-    return queried._replace(steps=queried.steps._replace(act=data.expert_actions))
-
-
-def sample_both(demonstrations: Dataset, history: Dataset, key: Key[Array, ""], count: int) -> Transition:
-    """Steps drawn uniformly from the two together."""
-    index = jax.random.randint(key, (count,), 0, demonstrations.size + history.size)
-    old = index < demonstrations.size
-
-    def pick(first: Array, second: Array) -> Array:
-        chosen = first[jnp.minimum(index, demonstrations.size - 1)]
-        other = second[jnp.maximum(index - demonstrations.size, 0)]
-        return jnp.where(old.reshape(-1, *(1,) * (chosen.ndim - 1)), chosen, other)
-
-    return jax.tree.map(pick, demonstrations.steps, history.steps)

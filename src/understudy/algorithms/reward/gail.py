@@ -1,47 +1,46 @@
-"""GAIL: generative adversarial imitation learning, a moment function that learns to tell learner and expert apart.
+"""GAIL: generative adversarial imitation learning, with a learned discriminator as the moment function.
 
-It matches reward moments and, by the paper's count, solves the game from the primal side: the policy moves in small
-steps, and f answers each. AdRIL's f is known in closed form, this one is a network and moves by gradient steps. A logit
-g(s, a) says how likely a step is the expert's, D = σ(g) = 1 / (1 + e^−g), and is trained by the logistic loss
+It matches reward moments. In the paper's taxonomy it solves the primal game: the policy moves in small steps, and f
+responds to each. AdRIL's f has a closed form; here f is a network trained by gradient steps. The logit g(s, a) predicts
+whether a step is the expert's, with probability D = σ(g) = 1 / (1 + e^−g). It minimises the logistic loss
 
     L(g) = −E_π log(1 − D) − E_E log D = E_π softplus(g) + E_E softplus(−g)
 
-which the policy would like to be large. What it can change is the first term, so in our signs, f a cost and the reward
-−f, it is f = log(1 − D) = −softplus(g). With that f, D = 1 − e^f, and what the two play for is a payoff less a convex
-regulariser of f:
+The policy maximises L. It affects only the first term, so in our sign convention (f is a cost, the reward is −f) it is
+f = log(1 − D) = −softplus(g). With this f, D = 1 − e^f, and −L is a payoff minus a convex regulariser of f:
 
     −L = E_π f + E_E log(1 − e^f) = U1(π, f) − ψ(f),        ψ(f) = E_E [ −f − log(1 − e^f) ],  f < 0
 
-One turn of the loop of `matching`, which f enters in line 2:
+One update in the loop of `matching`, where f moves in line 2:
 
-    1. D_π ← the turn's steps (PPO), or all steps so far (SAC)
-    2. for each of some steps: g ← g − η ∇ [ L(g) + w_g E (‖∇g‖ − t)² ] on a minibatch of D_E and one of D_π
-    3. π improves on the reward r(g), on the turn's own steps (PPO) or on minibatches of all steps (SAC)
+    1. D_π ← the new steps (PPO), or all steps so far (SAC)
+    2. `discriminator_steps` times: g ← g − η ∇ [ L(g) + w_g E (‖∇g‖ − t)² ] on a minibatch of D_E and one of D_π
+    3. π improves on the reward r(g), on the new steps (PPO) or on minibatches of all steps (SAC)
 
-The policy gains wherever g is larger, so other increasing functions of g serve as well in line 3, and they differ in
-what a step of life is worth (docs/absorbing.md):
+Any increasing function of g can serve as the reward in line 3. They differ in the reward for staying alive
+(docs/absorbing.md):
 
-    reward_form   r(g)                               f                r where D = 1/2
-    positive      −log(1 − D) = softplus(g) > 0      log(1 − D)       log 2: lives long
-    negative      log D = −softplus(−g) < 0          −log D           −log 2: ends soon
+    reward_form   r(g)                               f                r at D = 1/2
+    positive      −log(1 − D) = softplus(g) > 0      log(1 − D)       log 2: rewards long episodes
+    negative      log D = −softplus(−g) < 0          −log D           −log 2: rewards short episodes
     logit         log D − log(1 − D) = g             −g               0
 
-All three imitate where ended episodes go on in an absorbing state. That is one state, so its logit needs no network: L
-is smallest at g = log(p_E / p_π), with p the share of time that each side spends there; the other steps count by what
-is left, 1 − p.
+All three imitate correctly with absorbing states. The absorbing state is a single state, so its logit needs no network:
+L is smallest at g = log(p_E / p_π), where p is a side's share of time in the absorbing state. The other steps of a side
+are weighted by 1 − p.
 
-Reference: Ho and Ermon, "Generative Adversarial Imitation Learning" (2016), whose D is our 1 − D; ψ is their ψ_GA. PPO
-is the player, as in the paper, with its GAIL table (1,024 steps of each of 8 environments, 32 expert steps in a
-minibatch) and what the `imitation` package (Wang et al., 2020) has where the paper says nothing: the positive reward, a
-discriminator of 32 × 32, two steps of it a round, Adam's rate of 1e-3, rewards over the spread of their returns. The
-preset `sac` is that of Kostrikov et al., "Discriminator-Actor-Critic" (2019): off-policy, absorbing states, the logit
-as the reward, a gradient penalty at points between the two sides (Gulrajani et al., 2017).
+Reference: Ho and Ermon, "Generative Adversarial Imitation Learning" (2016); their D is our 1 − D, their ψ_GA our ψ. The
+player is PPO, with the settings of the paper's GAIL table (1,024 steps of each of 8 environments, 32 expert steps in a
+minibatch). Settings that the table leaves open are those of the `imitation` package (Wang et al., 2020): the positive
+reward, a 32 × 32 discriminator, two discriminator steps per round, learning rate 1e-3, rewards divided by the standard
+deviation of returns. The preset `sac` follows Kostrikov et al., "Discriminator-Actor-Critic" (2019): off-policy,
+absorbing states, the logit as the reward, a gradient penalty between the two sides (Gulrajani et al., 2017).
 
-Deviations: f moves before the policy, on the same steps, as in Ho and Ermon; in `imitation` it follows, so that rewards
-are a round older. There states and rewards are scaled by statistics that run along. Here f sees states standardised by
-the demonstrations, within ± 10, the policy sees them as they are, and rewards are divided by the spread of this turn's
-returns. PPO's networks are the paper's 256 × 256, under tanh. Absorbing states are ours, and time limits are not taken
-for ends; the preset `paper` has neither. SAC learns from the demonstrations' steps too, with f's rewards.
+Deviations: f moves before the policy, on the same steps, as in Ho and Ermon; in `imitation` it moves after the policy.
+`imitation` normalizes observations and rewards by running statistics. Here f gets states standardized by the
+demonstrations and clipped to ± 10, the policy gets raw states, and rewards are divided by the standard deviation of the
+new steps' returns. PPO's networks are the paper's 256 × 256, with tanh. Absorbing states are ours, and truncation is
+not termination; the preset `paper` changes both. SAC also learns from the demonstrated steps, with the rewards of f.
 """
 
 from dataclasses import fields
@@ -54,7 +53,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Key
 
 from understudy.algorithms.reward.matching import STOP_REASONS, RewardMatching, RewardState
-from understudy.algorithms.reward.moments import Moments, Sides
+from understudy.algorithms.reward.moments import Counts, RewardMoments
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -66,24 +65,27 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Pair, RoundData, Samples, Transition
 from understudy.game import Card, adjustable
-from understudy.game.critics import Critic, MLPCritic, gradient_penalty, interpolate, state_action
+from understudy.game.critics import Critic, MLPCritic, penalty_between, state_action
 from understudy.game.kernels import GaussianKernel
 from understudy.game.players import Memory, gradient, repeat
+from understudy.game.sampling import Rows, take
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 from understudy.rl.ppo import PPO
 
 RewardForm = Literal["positive", "negative", "logit"]
 FORMS: tuple[RewardForm, ...] = ("positive", "negative", "logit")
-WIDE = PPO(hidden=(256, 256))
-FARTHEST = 10.0
-"""Standard deviations at which states are cut for f: where the expert hardly moves, the learner is thousands away."""
-UNSEEN = 0.01
-"""A share of time that is added to either side's in the absorbing state, so that its logit is finite."""
+PAPER_PPO = PPO(hidden=(256, 256))
+INPUT_BOUND = 10.0
+"""f's inputs are clipped to this many standard deviations: where the expert hardly moves, the learner can be thousands
+away.
+"""
+MIN_SHARE = 0.01
+"""Added to both sides' share of time in the absorbing state, so that its logit is finite."""
 
 
 class GAIL(RewardMatching):
-    """Generative adversarial imitation: a network tells learner and expert apart, and the policy is paid to fool it."""
+    """Generative adversarial imitation: RL on the reward of a learned discriminator."""
 
     card: ClassVar[Card] = Card(
         name="gail",
@@ -92,7 +94,7 @@ class GAIL(RewardMatching):
         solver="primal",
         needs=("demonstrations", "environment"),
         actions=("continuous", "discrete"),
-        collects="steps of the learner, while it learns",
+        collects="steps of the learner, between updates",
         reference="Ho & Ermon 2016",
         next_states=True,
     )
@@ -118,38 +120,50 @@ class GAIL(RewardMatching):
         },
     }
 
+    small: ClassVar[dict[str, Any]] = {
+        "rounds": 2,
+        "round_steps": 16,
+        "frequency": 8,
+        "envs": 2,
+        "buffer_size": 8,
+        "expert_batch_size": 8,
+        "discriminator_hidden": (8,),
+        "discriminator_steps": 1,
+        "ppo": PPO(hidden=(8,), epochs=1, minibatch=8),
+    }
+
     player: Literal["ppo", "sac"] = eqx.field(static=True, default="ppo")
-    """Who improves the policy: PPO, or SAC, which is soft Q-learning where actions are discrete."""
-    ppo: PPO = eqx.field(default=WIDE, converter=adjustable(WIDE))
-    """The policy player, where it is PPO."""
+    """RL player: ppo, or sac (soft Q-learning for discrete actions)."""
+    ppo: PPO = eqx.field(default=PAPER_PPO, converter=adjustable(PAPER_PPO))
+    """RL player of player="ppo"."""
     reward_form: RewardForm = eqx.field(static=True, default="positive")
-    """The reward, with D the probability that a step is the expert's: −log(1 − D), log D, or their sum, the logit."""
+    """Reward, with D the probability that a step is the expert's: −log(1 − D), log D, or their sum, the logit."""
     normalize_rewards: bool = eqx.field(static=True, default=True)
-    """Divide rewards by the standard deviation of the turn's discounted returns."""
+    """Divide rewards by the standard deviation of the new steps' discounted returns."""
     expert_batch_size: int = eqx.field(static=True, default=32)
-    """Steps of the expert, and as many of the learner, in a minibatch of the discriminator."""
+    """Steps of the expert in a minibatch of the discriminator, and as many of the learner."""
     discriminator_steps: int = eqx.field(static=True, default=2)
-    """Gradient steps of the discriminator in a turn."""
+    """Gradient steps of the discriminator per update."""
     discriminator_lr: float = 1e-3
-    """Adam's learning rate of the discriminator, η."""
+    """Learning rate of the discriminator's Adam, η."""
     discriminator_hidden: tuple[int, ...] = eqx.field(static=True, default=(32, 32))
     """Hidden layers of the discriminator."""
     gradient_weight: float = 0.0
     """Weight of the discriminator's gradient penalty, w_g."""
     gradient_target: float = 1.0
-    """What the penalty pulls the norm of the logit's gradient towards, t."""
+    """Target norm of the logit's gradient, t."""
     rounds: int = eqx.field(static=True, default=62)
-    """Rounds: lines of the metrics."""
+    """Training rounds. Metrics are logged once a round."""
     round_steps: int = eqx.field(static=True, default=8192)
-    """Environment steps in a round, rounded up to whole turns."""
+    """Environment steps per round, rounded up to whole updates."""
     frequency: int = eqx.field(static=True, default=8192)
-    """Environment steps of a run in a turn, between updates."""
+    """Environment steps between updates."""
     envs: int = eqx.field(static=True, default=8)
-    """Environments of a run that step together."""
+    """Parallel environments per run."""
     buffer_size: int | None = eqx.field(static=True, default=8192)
-    """Steps of a run that are remembered: what f compares with the expert's, and SAC learns from; none: all."""
+    """Size of the replay buffer in steps, for f and SAC. None: keep all steps."""
     random_steps: int = eqx.field(static=True, default=0)
-    """Steps at the start of a run that take any action; nothing is learned in turns with no others."""
+    """Random exploration steps at the start of a run. Updates with only random steps train nothing."""
 
     def __check_init__(self) -> None:
         check_choice(("ppo", "sac"), player=self.player)
@@ -159,118 +173,112 @@ class GAIL(RewardMatching):
         check_not_negative(gradient_weight=self.gradient_weight, gradient_target=self.gradient_target)
         check_whole(1, expert_batch_size=self.expert_batch_size, discriminator_steps=self.discriminator_steps)
         check_layers(discriminator_hidden=self.discriminator_hidden)
-        own = {field.name: field.default for field in fields(self)}
-        for idle in ("sac", "soft_q") if self.player == "ppo" else ("ppo",):
-            if getattr(self, idle) != own[idle]:
+        defaults = {field.name: field.default for field in fields(self)}
+        for unused in ("sac", "soft_q") if self.player == "ppo" else ("ppo",):
+            if getattr(self, unused) != defaults[unused]:
                 other = "sac" if self.player == "ppo" else "ppo"
-                raise SettingError(f"{idle} is changed and player is '{self.player}': choose player='{other}'")
+                raise SettingError(f"{unused} is changed and player is '{self.player}': choose player='{other}'")
         if self.player == "ppo" and (self.random_steps or self.staleness):
             raise SettingError(
-                f"random_steps is {self.random_steps} and staleness is {self.staleness}: PPO learns from the steps of the policy "
-                "as it is, so both must be 0, or player='sac'"
+                f"random_steps is {self.random_steps} and staleness is {self.staleness}: PPO is on-policy, so both "
+                "must be 0; or choose player='sac'"
             )
 
-    def first(self, kernel: GaussianKernel, key: Key[Array, ""]) -> "Discriminator":
+    def initial_moments(self, kernel: GaussianKernel, key: Key[Array, ""]) -> "Discriminator":
         net = MLP.init(key, kernel.directions.shape[0], self.discriminator_hidden, 1, init="uniform")
         logit = MLPCritic(net, state_action, None)
         memory = gradient(optax.adam(self.discriminator_lr)).init(logit)
         return Discriminator(logit, memory, kernel, jnp.ones(()), jnp.zeros(()), self.reward_form)
 
-    def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> "Discriminator":
+    def next_moments(self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]) -> "Discriminator":
         assert data.replay is not None
         assert data.new_steps is not None
-        played, before = data.replay, state.moments
-        assert isinstance(before, Discriminator)
-        alive, they_live = self._alive(sides)
+        replay, old = data.replay, state.moments
+        assert isinstance(old, Discriminator)
+        learner_weight, expert_weight = self._weights(counts)
 
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
-            expert_key, own_key, mix_key = jax.random.split(k, 3)
-            shown = data.demonstrations.sample(expert_key, (self.expert_batch_size,))
-            place = jax.random.randint(own_key, (self.expert_batch_size,), 0, played.size)  # line 1
-            own = jax.tree.map(lambda x: x[place], played.steps)
-            return self.loss(logit, Pair(before.samples(own, alive), before.samples(shown, they_live)), mix_key)
+            expert_key, learner_key, mix_key = jax.random.split(k, 3)
+            expert = data.demonstrations.sample(expert_key, (self.expert_batch_size,))
+            rows = Rows(None, replay.size).sample(learner_key, (self.expert_batch_size,))  # line 1
+            learner = take(replay.steps, rows)
+            pair = Pair(old.samples(learner, learner_weight), old.samples(expert, expert_weight))
+            return self.loss(logit, pair, mix_key)
 
         player = repeat(gradient(optax.adam(self.discriminator_lr)), self.discriminator_steps)
-        logit, memory, value = player.move(key, before.logit, before.memory, loss)  # line 2
-        moved = Discriminator(logit, memory, before.kernel, jnp.ones(()), value, self.reward_form)
+        logit, memory, value = player.move(key, old.logit, old.memory, loss)  # line 2
+        new = Discriminator(logit, memory, old.kernel, jnp.ones(()), value, self.reward_form)
         if not self.normalize_rewards:
-            return moved
-        spread = returns_spread(
-            jax.vmap(moved.reward)(data.new_steps), data.new_steps.last, self._player(state.normalization).discount
-        )
-        return eqx.tree_at(lambda m: m.spread, moved, spread)
+            return new
+        rewards, discount = jax.vmap(new.reward)(data.new_steps), self._player(state.normalization).discount
+        return eqx.tree_at(lambda m: m.scale, new, returns_std(rewards, data.new_steps.last, discount))
 
     def loss(self, logit: Critic, pair: Pair, key: Key[Array, ""]) -> Float[Array, ""]:
-        """L(g) on weighted samples of both sides, and the penalty at points between them."""
-        ours, theirs = (jax.vmap(logit)(side.t, side.obs, side.act) for side in pair)
-        value = pair.learner.weight @ jax.nn.softplus(ours) + pair.expert.weight @ jax.nn.softplus(-theirs)
-        keys = jax.random.split(key, ours.shape[0])
-        between = jax.vmap(interpolate)(keys, pair.learner, pair.expert)
-        penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(
-            logit, pair.learner.t, *between, self.gradient_target
-        )
-        return value + self.gradient_weight * penalty.mean()
+        """L(g) on weighted samples of both sides, plus the gradient penalty between them."""
+        learner, expert = (jax.vmap(logit)(side.t, side.obs, side.act) for side in pair)
+        value = pair.learner.weight @ jax.nn.softplus(learner) + pair.expert.weight @ jax.nn.softplus(-expert)
+        return value + self.gradient_weight * penalty_between(logit, pair, self.gradient_target, key)
 
-    def _alive(self, sides: Sides) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """How much of its time either side spends outside the absorbing state, scaled to a sum of 2."""
+    def _weights(self, counts: Counts) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Weights of learner and expert: their shares of time outside the absorbing state, scaled to a sum of 2."""
         if not self.absorbing:
             return jnp.ones(()), jnp.ones(())
-        ours, theirs = (1 - side.absorbing_share for side in (sides.learner, sides.expert))
-        return 2 * ours / (ours + theirs), 2 * theirs / (ours + theirs)
+        learner, expert = (1 - side.absorbing_share for side in (counts.learner, counts.expert))
+        return 2 * learner / (learner + expert), 2 * expert / (learner + expert)
 
     def _player(self, normalization: Normalization) -> Any:
         return self.ppo if self.player == "ppo" else super()._player(normalization)
 
 
-class Discriminator(Moments):
-    """r(g), over the spread of returns."""
+class Discriminator(RewardMoments):
+    """The reward r(g) / scale."""
 
     logit: Critic
-    """g: the larger, the more a step looks like the expert's."""
+    """g. Larger values mean that a step looks more like the expert's."""
     memory: Memory
-    """Of its optimiser."""
+    """Optimizer state of the logit."""
     kernel: GaussianKernel
-    """For its coordinates."""
-    spread: Float[Array, ""]
-    """What rewards are divided by."""
+    """Defines the coordinates of g's inputs."""
+    scale: Float[Array, ""]
+    """Rewards are divided by this."""
     loss: Float[Array, ""]
-    """The mean over the steps of its last turn."""
+    """Mean loss over the gradient steps of the last update."""
     form: RewardForm = eqx.field(static=True)
 
     def samples(self, steps: Transition, weight: float | Float[Array, ""] = 1.0) -> Samples:
-        """Steps in f's coordinates, actions as vectors, of so much weight together."""
-        points = jnp.clip(self.kernel.points(steps), -FARTHEST, FARTHEST)
+        """Steps in g's coordinates, with actions as vectors and the given total weight."""
+        points = jnp.clip(self.kernel.points(steps), -INPUT_BOUND, INPUT_BOUND)
         count, size = points.shape[0], self.kernel.normalization.obs_mean.shape[0]
         return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         points = self.samples(steps)
-        return rewarded(jax.vmap(self.logit)(points.t, points.obs, points.act), self.form) / self.spread
+        return reward_of(jax.vmap(self.logit)(points.t, points.obs, points.act), self.form) / self.scale
 
-    def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
-        """Where L is smallest for the one absorbing state: g = log p_E − log p_π."""
-        ours, theirs = (side.absorbing_share + UNSEEN for side in (sides.learner, sides.expert))
-        return rewarded(jnp.log(theirs) - jnp.log(ours), self.form) / self.spread
+    def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
+        """The reward at g = log p_E − log p_π, which minimises L in the absorbing state."""
+        learner, expert = (side.absorbing_share + MIN_SHARE for side in (counts.learner, counts.expert))
+        return reward_of(jnp.log(expert) - jnp.log(learner), self.form) / self.scale
 
     def metrics(self) -> dict[str, Float[Array, ""]]:
         return {"discriminator_loss": self.loss}
 
 
-def rewarded(logit: Float[Array, "..."], form: RewardForm) -> Float[Array, "..."]:
+def reward_of(logit: Float[Array, "..."], form: RewardForm) -> Float[Array, "..."]:
     """r(g) = −f: −log(1 − D), log D or their sum, with D = σ(g)."""
     if form == "positive":
         return jax.nn.softplus(logit)
     return -jax.nn.softplus(-logit) if form == "negative" else logit
 
 
-def returns_spread(
+def returns_std(
     reward: Float[Array, "envs time"], last: Bool[Array, "envs time"], discount: float | Array
 ) -> Float[Array, ""]:
-    """The standard deviation of R_t = r_t + γ R_{t−1} over all steps, R starting at 0 with a turn and an episode."""
+    """The standard deviation of R_t = r_t + γ R_{t−1} over all steps. R restarts at 0 with each episode."""
 
-    def on(total: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
-        total = at[0] + discount * total
-        return jnp.where(at[1], 0, total), total
+    def step(total: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+        total = inputs[0] + discount * total
+        return jnp.where(inputs[1], 0, total), total
 
-    totals = jax.lax.scan(on, jnp.zeros(reward.shape[0]), (reward.T, last.T))[1]
+    totals = jax.lax.scan(step, jnp.zeros(reward.shape[0]), (reward.T, last.T))[1]
     return jnp.sqrt(totals.var() + 1e-8)

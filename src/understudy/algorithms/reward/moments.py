@@ -1,4 +1,4 @@
-"""Reward moments as the policy meets them: how much there is of each side of the game, and what −f pays."""
+"""Reward moments for an RL player: the reward −f, and the counts of steps on both sides that f depends on."""
 
 from abc import abstractmethod
 from typing import NamedTuple
@@ -6,74 +6,79 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from understudy.core.types import Dataset, Transition
 
 
-class Side(NamedTuple):
-    """How much there is of one side of the game."""
+class SideCounts(NamedTuple):
+    """Counts for one side of the game."""
 
     steps: Float[Array, ""]
     episodes: Float[Array, ""]
-    absorbed: Float[Array, ""]
-    """Steps that its ended episodes spend in the absorbing state until the horizon."""
+    absorbing_steps: Float[Array, ""]
+    """Steps in the absorbing state, from the end of each terminated episode to the horizon."""
 
     @property
     def absorbing_share(self) -> Float[Array, ""]:
-        return self.absorbed / jnp.maximum(self.steps + self.absorbed, 1)
+        """The share of time in the absorbing state."""
+        return self.absorbing_steps / jnp.maximum(self.steps + self.absorbing_steps, 1)
 
 
-class Sides(NamedTuple):
-    expert: Side
-    earlier: Side
-    """The learner's steps of rounds before this one."""
-    current: Side
+class Counts(NamedTuple):
+    """Counts for both sides of the game."""
+
+    expert: SideCounts
+    earlier: SideCounts
+    """The learner's steps of earlier rounds."""
+    current: SideCounts
+    """The learner's steps of the current round."""
 
     @property
-    def learner(self) -> Side:
+    def learner(self) -> SideCounts:
         return jax.tree.map(jnp.add, self.earlier, self.current)
 
 
-class Moments(eqx.Module):
-    """Abstract: a moment function as the policy meets it, by the reward −f."""
+class RewardMoments(eqx.Module):
+    """Abstract base class: a moment function f, which the RL player gets as the reward −f."""
 
     @abstractmethod
     def reward(self, steps: Transition) -> Float[Array, " n"]:
-        """−f(s, a) of some steps."""
+        """−f(s, a) at each step."""
 
     @abstractmethod
-    def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
-        """−f of the absorbing state."""
+    def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
+        """−f in the absorbing state."""
 
     def bound(self) -> Float[Array, ""]:
-        """What |f| is nowhere above, the absorbing state aside; infinite where that is not known."""
+        """A bound on |f| outside the absorbing state; infinite if there is none."""
         return jnp.asarray(jnp.inf)
 
     def metrics(self) -> dict[str, Float[Array, ""]]:
-        """What a person would plot of it."""
+        """Metrics to log."""
         return {}
 
 
-class Labels(Moments):
-    """Rewards that depend on where a step comes from: the indicator kernel, where no state is seen twice."""
+class Labels(RewardMoments):
+    """Rewards that depend only on a step's origin: an indicator kernel on data without repeated states."""
 
     expert: Float[Array, ""]
+    """The reward of demonstrated steps."""
     earlier: Float[Array, ""]
-    """Of the learner's steps from rounds before `since`; those of later rounds have reward 0."""
+    """The reward of the learner's steps from rounds before `since`. Later steps have reward 0."""
     since: Int[Array, ""]
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
-        own = jnp.where(steps.round < self.since, self.earlier, 0.0)
-        return jnp.where(steps.round < 0, self.expert, own)
+        learner = jnp.where(steps.round < self.since, self.earlier, 0.0)
+        return jnp.where(steps.round < 0, self.expert, learner)
 
-    def at_rest(self, sides: Sides, balanced: bool) -> Float[Array, ""]:
-        """The absorbing state is seen more than once: the labels of its samples are summed, over their number."""
-        expert, earlier, current = (side.absorbed for side in sides)
-        if balanced:  # each side's samples count by the share that they have of it
-            half = jnp.maximum(sides.expert.steps + expert, 1)
-            other = jnp.maximum(sides.learner.steps + sides.learner.absorbed, 1)
-            expert, earlier, current = expert / half, earlier / other, current / other
+    def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
+        """The mean label over all visits of the absorbing state, the one state that is visited repeatedly."""
+        expert, earlier, current = (side.absorbing_steps for side in counts)
+        if balanced:  # each side's visits count by their share of the side's steps
+            expert_steps = jnp.maximum(counts.expert.steps + expert, 1)
+            learner_steps = jnp.maximum(counts.learner.steps + counts.learner.absorbing_steps, 1)
+            expert, earlier, current = expert / expert_steps, earlier / learner_steps, current / learner_steps
         total = expert * self.expert + earlier * self.earlier
         return total / jnp.maximum(expert + earlier + current, 1e-6)
 
@@ -81,24 +86,25 @@ class Labels(Moments):
         return jnp.maximum(jnp.abs(self.expert), jnp.abs(self.earlier))
 
 
-def counted(steps: Transition, chosen: Array, horizon: Int[Array, ""]) -> Side:
-    """What the chosen steps come to. Where no episode has ended, so many as would fill the steps."""
-    ended, absorbed = chosen & steps.last, chosen & steps.terminal
-    left = jnp.where(absorbed, horizon - 1 - steps.t, 0)
-    count = chosen.sum().astype(jnp.float32)
-    episodes = jnp.where(ended.any(), ended.sum(), count / horizon)
-    return Side(count, episodes, left.sum().astype(jnp.float32))
+def count_steps(steps: Transition, mask: Bool[Array, " n"], horizon: Int[Array, ""] | int) -> SideCounts:
+    """Counts over the steps in `mask`. If no episode has ended among them, episodes = steps / horizon."""
+    last, terminal = mask & steps.last, mask & steps.terminal
+    remaining = jnp.where(terminal, horizon - 1 - steps.t, 0)
+    count = mask.sum().astype(jnp.float32)
+    episodes = jnp.where(last.any(), last.sum(), count / horizon)
+    return SideCounts(count, episodes, remaining.sum().astype(jnp.float32))
 
 
-def expert_side(shown: Dataset, held_out: Dataset | None, horizon: Int[Array, ""]) -> Side:
-    """Of all steps that were demonstrated: an episode's end may be among those that are kept aside."""
-    steps, mask = shown.steps, shown.mask
+def count_expert_steps(demonstrations: Dataset, held_out: Dataset | None, horizon: Int[Array, ""] | int) -> SideCounts:
+    """Counts over all demonstrated steps. Held-out steps are included, since an episode's end may be one of them."""
+    steps, mask = demonstrations.steps, demonstrations.mask
     if held_out is not None:
         steps = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), steps, held_out.steps)
         mask = jnp.concatenate([mask, held_out.mask])
-    side = counted(steps, mask, horizon)
-    if shown.episodes is None:
-        return side
-    episodes = shown.episodes.astype(jnp.float32)
-    share = episodes / jnp.maximum(side.episodes, 1)  # a half where nothing is kept aside, and all serves as both
-    return Side(side.steps * share, episodes, side.absorbed * share)
+    counts = count_steps(steps, mask, horizon)
+    if demonstrations.episodes is None:
+        return counts
+    episodes = demonstrations.episodes.astype(jnp.float32)
+    # 1/2 if nothing is held out: then all steps are in both datasets.
+    share = episodes / jnp.maximum(counts.episodes, 1)
+    return SideCounts(counts.steps * share, episodes, counts.absorbing_steps * share)

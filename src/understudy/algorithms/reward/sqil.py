@@ -1,18 +1,18 @@
-"""SQIL: soft Q imitation learning, AdRIL with a moment function that never moves.
+"""SQIL: soft Q imitation learning, AdRIL with a constant moment function.
 
-It matches reward moments against one fixed f: reward 1 on demonstrated steps and 0 on the learner's own, whatever it
-does. In the loop of `matching`, line 2 returns the same f every round:
+It matches reward moments with a fixed f: reward 1 on demonstrated steps and 0 on the learner's steps. In the loop of
+`matching`, line 2 returns the same f in every round:
 
     2.     f(s, a) ← −1 on D_E, 0 elsewhere
 
-A learner that has matched the expert is still paid less for its own steps than for the expert's, so nothing holds it
-there: the guarantee is lost, and early stopping is needed (section 6.2). Half of a minibatch comes from each side.
+A learner that has matched the expert still gets a lower reward on its own steps than on the expert's, so it does not
+stay there. SQIL has no guarantee and needs early stopping (section 6.2). Half of each minibatch comes from each side.
 
 Reference: Reddy, Dragan and Levine, "SQIL: Imitation Learning via Reinforcement Learning with Sparse Rewards" (2020),
 with the settings of Table 9 of the paper.
 
-Deviations: SAC in place of soft Q-learning where actions are continuous, as in the paper. Absorbing states are ours;
-the preset `paper` has none, and does every 25,000 steps what the released runs did (see `adril`).
+Deviations: SAC replaces soft Q-learning for continuous actions, as in the paper. Absorbing states are ours. The preset
+`paper` has none, and follows the released code at the start of each round of 25,000 steps (see `adril`).
 """
 
 from typing import Any, ClassVar
@@ -21,16 +21,16 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from understudy.algorithms.reward.adril import PAPER
-from understudy.algorithms.reward.matching import STOP_REASONS, RewardMatching, RewardState
-from understudy.algorithms.reward.moments import Labels, Sides
+from understudy.algorithms.reward.adril import RELEASED_SETTINGS
+from understudy.algorithms.reward.matching import SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.moments import Counts, Labels
 from understudy.core.types import RoundData
 from understudy.game import Card
 from understudy.game.kernels import GaussianKernel
 
 
 class SQIL(RewardMatching):
-    """Reward 1 for the expert's steps, 0 for one's own: AdRIL whose f never moves."""
+    """Soft Q imitation learning: RL with reward 1 on the expert's steps and 0 on the learner's."""
 
     card: ClassVar[Card] = Card(
         name="sqil",
@@ -39,18 +39,19 @@ class SQIL(RewardMatching):
         solver="dual",
         needs=("demonstrations", "environment"),
         actions=("continuous", "discrete"),
-        collects="steps of the learner, while it learns",
+        collects="steps of the learner, between updates",
         reference="Reddy et al. 2020",
         next_states=True,
     )
     stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {**PAPER, "rounds": 20, "round_steps": 25_000}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {**RELEASED_SETTINGS, "rounds": 20, "round_steps": 25_000}}
+    small: ClassVar[dict[str, Any]] = SMALL
 
     balanced: bool = eqx.field(static=True, default=True)
-    """Half of a minibatch from the demonstrations; else drawn from all steps alike."""
+    """Draw half of each minibatch from the demonstrations. Otherwise draw uniformly from all steps."""
 
-    def moves(self, state: RewardState, data: RoundData, sides: Sides, key: Key[Array, ""]) -> Labels:
-        return self.first(state.kernel, key)  # line 2: it never does
+    def next_moments(self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]) -> Labels:
+        return self.initial_moments(state.kernel, key)  # line 2
 
-    def first(self, kernel: GaussianKernel, key: Key[Array, ""]) -> Labels:
+    def initial_moments(self, kernel: GaussianKernel, key: Key[Array, ""]) -> Labels:
         return Labels(expert=jnp.ones(()), earlier=jnp.zeros(()), since=jnp.zeros((), jnp.int32))

@@ -1,0 +1,89 @@
+"""Uniform samples of rows: from one dataset, from two together, and half from each.
+
+A dataset is padded, and some of its rows may be unusable, for example because their next state was not recorded. `Rows`
+lists the usable ones.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Key
+
+from understudy.core.types import Dataset, Transition
+
+
+class Rows(NamedTuple):
+    """The rows of a dataset that may be sampled: the first `count` entries of `index`."""
+
+    index: Int[Array, " n"] | None
+    """Row numbers, the usable ones first. None: row i is i."""
+    count: Int[Array, ""]
+
+    @classmethod
+    def where(cls, mask: Bool[Array, " n"]) -> "Rows":
+        """The rows at which `mask` is true."""
+        return cls(jnp.argsort(~mask, stable=True).astype(jnp.int32), mask.sum().astype(jnp.int32))
+
+    def row(self, i: Int[Array, "..."]) -> Int[Array, "..."]:
+        """The i-th usable row."""
+        return i if self.index is None else self.index[i]
+
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int[Array, "..."]:
+        """Rows drawn uniformly, with replacement; row 0 if there are none."""
+        return self.row(jax.random.randint(key, shape, 0, jnp.maximum(self.count, 1)))
+
+
+class Draw(NamedTuple):
+    """Rows drawn from two datasets together."""
+
+    from_first: Bool[Array, " n"]
+    """Which dataset each row comes from."""
+    first: Int[Array, " n"]
+    """Rows of the first dataset, valid where `from_first`."""
+    second: Int[Array, " n"]
+    """Rows of the second dataset, valid elsewhere."""
+
+
+def draw_from_both(key: Key[Array, ""], count: int, first: Rows, second: Rows) -> Draw:
+    """Rows drawn uniformly from the two sets of rows together."""
+    index = jax.random.randint(key, (count,), 0, first.count + second.count)
+    return Draw(
+        index < first.count,
+        first.row(jnp.minimum(index, first.count - 1)),
+        second.row(jnp.maximum(index - first.count, 0)),
+    )
+
+
+def sample_from_both(
+    key: Key[Array, ""], count: int, first: tuple[Transition, Rows], second: tuple[Transition, Rows]
+) -> Transition:
+    """Steps drawn uniformly from the two datasets together."""
+    draw = draw_from_both(key, count, first[1], second[1])
+
+    def pick(a: Array, b: Array) -> Array:
+        chosen = a[draw.first]
+        return jnp.where(draw.from_first.reshape(-1, *(1,) * (chosen.ndim - 1)), chosen, b[draw.second])
+
+    return jax.tree.map(pick, first[0], second[0])
+
+
+def sample_halves(
+    key: Key[Array, ""], count: int, first: tuple[Transition, Rows], second: tuple[Transition, Rows]
+) -> Transition:
+    """count // 2 steps of the first dataset, then the rest from the second."""
+    half = count // 2
+    sizes = jnp.where(jnp.arange(count) < half, first[1].count, second[1].count)
+    index = jax.random.randint(key, (count,), 0, sizes)
+    rows = first[1].row(index[:half]), second[1].row(index[half:])
+    return jax.tree.map(lambda a, b: jnp.concatenate([a[rows[0]], b[rows[1]]]), first[0], second[0])
+
+
+def with_actions(data: Dataset, act: Array) -> Dataset:
+    """The same steps with other actions."""
+    return data._replace(steps=data.steps._replace(act=act))
+
+
+def take(tree: Any, rows: Int[Array, "..."]) -> Any:
+    """The given rows of every array in a pytree."""
+    return jax.tree.map(lambda x: x[rows], tree)

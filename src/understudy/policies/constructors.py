@@ -1,0 +1,36 @@
+"""New policies for a task: the class follows from the action space, the sizes from the spec."""
+
+from jaxtyping import Key
+
+from understudy.core.arrays import Array
+from understudy.core.types import Spec
+from understudy.policies.base import Categorical, Deterministic
+from understudy.policies.gaussian import Gaussian
+from understudy.policies.networks import Activation
+
+
+def deterministic_policy(
+    key: Key[Array, ""],
+    spec: Spec,
+    hidden: tuple[int, ...],
+    activation: Activation = "relu",
+    gain: float | Array | None = None,
+    squash: bool = True,
+) -> Deterministic | Categorical:
+    """`Deterministic` for continuous actions, `Categorical` for discrete ones."""
+    sizes = (spec.obs_size, spec.action_size, hidden, activation, gain)
+    if spec.num_actions is not None:
+        return Categorical.init(key, *sizes, input_indices=spec.policy_obs)
+    return Deterministic.init(key, *sizes, squash=squash, input_indices=spec.policy_obs)
+
+
+def stochastic_policy(
+    key: Key[Array, ""],
+    spec: Spec,
+    hidden: tuple[int, ...],
+    activation: Activation = "relu",
+    gain: float | Array | None = None,
+) -> Gaussian | Categorical:
+    """`Gaussian` (under tanh) for continuous actions, `Categorical` for discrete ones."""
+    kind = Categorical if spec.num_actions is not None else Gaussian
+    return kind.init(key, spec.obs_size, spec.action_size, hidden, activation, gain, input_indices=spec.policy_obs)
