@@ -293,6 +293,7 @@ def test_the_demo_draws_a_figure_and_can_be_repeated(understudy, small_demo, tmp
     assert (tmp_path / "mine/precious").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_demo_writes_nothing(understudy, small_demo, interrupted_at, tmp_path):
     interrupted_at(1)
     status, out, _ = understudy("demo")

@@ -1,152 +1,129 @@
-"""A run that is interrupted, or dies, goes on from its checkpoint to the very same policies."""
+"""A run that is interrupted, or dies, resumes from its checkpoint with bitwise the same result."""
 
-import contextlib
 import io
 import itertools
-import signal
 from functools import partial
 from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
 
-import test_cli
-import test_loop
 import understudy as us
-from understudy.core import display
+from support.counting import Counting, counted, seed_with_limit
+from support.training import assert_same, ctrl_c, fail_if_called
 from understudy.core.errors import RunError
-from understudy.train.checkpoints import Checkpoint
+from understudy.train.checkpoints import FORMAT, Checkpoint
 
-demonstrations, no_criterion, understudy = test_loop.demonstrations, test_loop.no_criterion, test_cli.understudy
-Counting, counted = test_loop.Counting, test_loop.counted
-TINY = {"rounds": 6, "steps": 2, "hidden": (8,), "batch_size": 8}
-RUNS = {"seeds": 2, "episodes": [2, 5], "holdout": 0.0}
-
-
-class EveryRound(Checkpoint):
-    """The place is kept after each round, instead of now and then."""
-
-    due = True
+TINY = {"rounds": 6, "gradient_steps": 2, "hidden": (8,), "batch_size": 8}
+RUNS = {"seeds": 2, "episodes": [2, 3], "holdout": 0.0}
 
 
 @pytest.fixture
-def place(tmp_path):
-    return tmp_path / "kept" / "place.npz"
+def demonstrations():
+    return us.Demonstrations.from_arrays(np.zeros((20, 1)), np.tile([0, 1], 10), [20])
+
+
+@pytest.fixture(autouse=True)
+def no_selection(monkeypatch):
+    """Skip the held-out payoff, which compares policies that learn."""
+    monkeypatch.setattr("understudy.train.imitate.held_out_payoff", lambda actor, data: 0.0)
 
 
 @pytest.fixture
-def every_round(monkeypatch):
-    monkeypatch.setattr("understudy.train.imitate.Checkpoint", EveryRound)
+def path(tmp_path):
+    return tmp_path / "folder" / "checkpoint.npz"
 
 
-def ctrl_c(at):
-    """A progress callback that is interrupted once, when it is told of that round."""
-    return lambda done, total, metrics: signal.raise_signal(signal.SIGINT) if done == at else None
+@pytest.fixture(scope="module")
+def uninterrupted():
+    """Behavioral cloning that is never interrupted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.train.imitate.held_out_payoff", lambda actor, data: 0.0)
+        return us.imitate(us.bc(**TINY), "Pendulum", **RUNS)
 
 
-def never(*args, **kwargs):
-    pytest.fail("trained")
-
-
-def assert_same(left, right):
-    """Bitwise the same policies and metrics, and the same ends."""
-    for ours, theirs in zip(left.policies, right.policies, strict=True):
-        for a, b in zip(jax.tree.leaves(ours.policy), jax.tree.leaves(theirs.policy), strict=True):
-            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
-    assert {name: x.tobytes() for name, x in left.history.items()} == {
-        name: x.tobytes() for name, x in right.history.items()
-    }
-    assert (left.runs, left.interrupted) == (right.runs, right.interrupted)
-
-
-def test_an_interrupted_run_goes_on_to_the_same_policies(place):
-    """In three sittings."""
+def test_a_run_that_was_interrupted_twice_resumes_to_the_same_policies(path, uninterrupted):
     learn = partial(us.imitate, us.bc(**TINY), "Pendulum", **RUNS)
-    first = learn(checkpoint=place, progress=ctrl_c(1))
-    second = learn(checkpoint=place, progress=ctrl_c(3))
+    first = learn(checkpoint=path, progress=ctrl_c(1))
+    second = learn(checkpoint=path, progress=ctrl_c(3))
     assert (first.interrupted, second.interrupted) == (True, True)
     assert first.metrics["loss"].shape[1] < second.metrics["loss"].shape[1] < 6
-    last = learn(checkpoint=place)
-    assert_same(last, learn())
-    assert last.history["loss"].shape == (4, 6)
-    assert list(place.parent.iterdir()) == [place]
+    last = learn(checkpoint=path)
+    assert_same(last, uninterrupted)
+    assert last.metrics["loss"].shape == (4, 6)
+    assert list(path.parent.iterdir()) == [path]
 
 
-def test_the_time_of_earlier_sittings_counts(demonstrations, place, monkeypatch):
-    """The first sitting's clock moves on with every look at it; the second's stands still."""
+def test_training_time_before_an_interruption_counts(demonstrations, path, monkeypatch):
+    """A clock that ticks with every reading until the interruption, and stands still after it."""
     ticks = itertools.count()
     monkeypatch.setattr("understudy.train.loop.time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
-    us.imitate(Counting("never"), demonstrations, checkpoint=place, progress=ctrl_c(4))
+    us.imitate(Counting("never"), demonstrations, checkpoint=path, progress=ctrl_c(4))
     monkeypatch.setattr("understudy.train.loop.time", SimpleNamespace(perf_counter=lambda: 0.0))
-    finished = us.imitate(Counting("never"), demonstrations, checkpoint=place)
+    finished = us.imitate(Counting("never"), demonstrations, checkpoint=path)
     assert not finished.interrupted
     assert finished.config["seconds"] >= 1
 
 
-def test_a_run_that_dies_goes_on_from_its_last_checkpoint(place, every_round):
+def test_a_run_that_dies_resumes_from_its_last_checkpoint(path, every_round, uninterrupted):
     def dies(done, total, metrics):
         if done == 4:
             raise RuntimeError("no more power")
 
     learn = partial(us.imitate, us.bc(**TINY), "Pendulum", **RUNS)
     with pytest.raises(RuntimeError, match="no more power"):
-        learn(checkpoint=place, progress=dies)
-    told = []
-    assert_same(learn(checkpoint=place, progress=lambda done, *_: told.append(done)), learn())
-    assert told == [4, 5, 6]
+        learn(checkpoint=path, progress=dies)
+    rounds = []
+    assert_same(learn(checkpoint=path, progress=lambda done, *_: rounds.append(done)), uninterrupted)
+    assert rounds == [4, 5, 6]
 
 
-def test_a_run_that_had_stopped_stays_as_it_was(demonstrations, place):
+def test_a_run_that_had_stopped_does_not_resume(demonstrations, path):
     learn = partial(us.imitate, Counting("done"), demonstrations, seeds=6)
-    first = learn(checkpoint=place, progress=ctrl_c(5))
+    first = learn(checkpoint=path, progress=ctrl_c(5))
     stopped = [run.status.startswith("stopped") for run in first.runs]
     assert any(stopped)
     assert not all(stopped)
     assert all(
         run.status.startswith("interrupted after round") for run, s in zip(first.runs, stopped, strict=True) if not s
     )
-    last = learn(checkpoint=place)
+    last = learn(checkpoint=path)
     rounds, limit = counted(last).T
     np.testing.assert_array_equal(rounds, limit)
     np.testing.assert_array_equal(counted(first)[stopped], counted(last)[stopped])
     assert_same(last, learn())
 
 
-def test_a_run_that_had_diverged_keeps_its_last_good_round(demonstrations, place):
+def test_a_run_that_had_diverged_keeps_its_last_good_round(demonstrations, path):
     learn = partial(us.imitate, Counting("nan"), demonstrations, seeds=6)
-    learn(checkpoint=place, progress=ctrl_c(5))
-    assert_same(learn(checkpoint=place), learn())
+    learn(checkpoint=path, progress=ctrl_c(5))
+    assert_same(learn(checkpoint=path), learn())
 
 
-def test_a_finished_run_is_returned_at_once(demonstrations, place, every_round, monkeypatch):
-    learn = partial(us.imitate, Counting("never"), demonstrations, seeds=3, checkpoint=place)
+def test_a_finished_run_is_returned_without_training(demonstrations, path, every_round):
+    learn = partial(us.imitate, Counting("never"), demonstrations, seeds=3, checkpoint=path)
     finished = learn()
-    monkeypatch.setattr("understudy.train.programs._round", never)
-    assert_same(learn(progress=never), finished)
+    assert_same(learn(progress=fail_if_called), finished)
 
 
-def test_a_short_run_leaves_no_checkpoint(demonstrations, place):
-    us.imitate(Counting("never"), demonstrations, checkpoint=place)
-    assert not place.exists()
+def test_a_short_run_leaves_no_checkpoint(demonstrations, path):
+    us.imitate(Counting("never"), demonstrations, checkpoint=path)
+    assert not path.exists()
 
 
-def test_an_interruption_when_all_have_stopped_is_none(demonstrations, place):
-    """Else the result would say interrupted, while no run's status does.
-
-    `understudy train` then refuses to go on: the directory already holds a run.
-    """
-    seed = test_loop._seed_of_limit(5)
+def test_ctrl_c_after_all_runs_have_stopped_does_not_interrupt(demonstrations, path):
+    """Else `understudy train` would refuse to resume: no run's status is interrupted."""
+    seed = seed_with_limit(5)
     result = us.imitate(Counting("done", earliest=1), demonstrations, seeds=[seed], progress=ctrl_c(5))
     assert result.runs[0].status == "stopped in round 5: it has counted far enough"
     assert not result.interrupted
 
 
-def test_what_a_visit_keeps_of_a_round_outlives_it(demonstrations):
-    """With a single lane, the states could be the very arrays that the next round donates."""
-    kept = []
-    us.imitate(Counting("never"), demonstrations, seeds=1, visit=lambda done, states: kept.append(states()))
-    assert [float(state.rounds[0]) for state in kept] == list(range(1, 13))
+def test_states_kept_by_a_visit_stay_valid(demonstrations):
+    """With a single program, the states could be the arrays that the next round donates."""
+    states = []
+    us.imitate(Counting("never"), demonstrations, seeds=1, visit=lambda done, get: states.append(get()))
+    assert [float(state.rounds[0]) for state in states] == list(range(1, 13))
 
 
 OTHER = us.Demonstrations.from_arrays(np.ones((20, 1)), np.tile([0, 1], 10), [20])
@@ -158,7 +135,7 @@ OTHER = us.Demonstrations.from_arrays(np.ones((20, 1)), np.tile([0, 1], 10), [20
         ({"algorithm": Counting("never", rounds=13)}, "settings"),
         ({"algorithm": Counting("nan")}, "settings"),
         ({"seeds": [0, 2]}, "seeds"),
-        # The demonstrations' sizes have an entry for each run, which must not count as other data.
+        # The sizes of the demonstrations have an entry for each run; they must not count as other data.
         ({"seeds": 3}, "seeds"),
         ({"demonstrations": OTHER}, "demonstrations"),
         (
@@ -167,35 +144,34 @@ OTHER = us.Demonstrations.from_arrays(np.ones((20, 1)), np.tile([0, 1], 10), [20
         ),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused_and_left_alone(changes, named, demonstrations, place):
-    call = {"algorithm": Counting("never"), "demonstrations": demonstrations, "seeds": 2, "checkpoint": place}
+def test_a_checkpoint_of_another_run_is_refused_and_not_changed(changes, named, demonstrations, path):
+    call = {"algorithm": Counting("never"), "demonstrations": demonstrations, "seeds": 2, "checkpoint": path}
     us.imitate(**call, progress=ctrl_c(4))
-    before = place.read_bytes()
-    with pytest.raises(RunError, match=rf"is a checkpoint of other {named}: remove it, or choose another place"):
-        us.imitate(**(call | changes), progress=never)
-    assert place.read_bytes() == before
-    assert us.imitate(**call).history["loss"].shape == (2, 12)
+    before = path.read_bytes()
+    with pytest.raises(RunError, match=f"other {named}:"):
+        us.imitate(**(call | changes), progress=fail_if_called)
+    assert path.read_bytes() == before
 
 
 @pytest.fixture
-def kept(place):
-    """A checkpoint as the loop would keep it."""
-    checkpoint = Checkpoint(place, {"seeds": [1, 2]})
+def checkpoint(path):
+    """A checkpoint as the loop would write it."""
+    checkpoint = Checkpoint(path, {"seeds": [1, 2]})
     checkpoint.save({"w": np.arange(6.0).reshape(2, 3)}, np.array([True, False]), {"active": np.ones((4, 2))}, 2.5)
     return checkpoint
 
 
-def test_what_is_kept_is_what_is_found(kept):
-    place = kept.load()
-    assert place.leaves[0].tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert place.active.tolist() == [True, False]
-    assert (place.history["active"].shape, place.seconds) == ((4, 2), 2.5)
+def test_a_checkpoint_is_read_as_it_was_written(checkpoint):
+    saved = checkpoint.load()
+    assert saved.leaves[0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert saved.active.tolist() == [True, False]
+    assert (saved.records["active"].shape, saved.seconds) == ((4, 2), 2.5)
 
 
-def test_another_version_of_the_format_is_refused(kept, monkeypatch):
-    monkeypatch.setattr("understudy.train.checkpoints.FORMAT", 2)
-    with pytest.raises(RunError, match="is a checkpoint of another version of understudy"):
-        kept.load()
+def test_another_version_of_the_format_is_refused(checkpoint, monkeypatch):
+    monkeypatch.setattr("understudy.train.checkpoints.FORMAT", FORMAT + 1)
+    with pytest.raises(RunError, match="another version"):
+        checkpoint.load()
 
 
 def archive(save, *args, **arrays):
@@ -205,7 +181,7 @@ def archive(save, *args, **arrays):
 
 
 def patched(data, offset, value):
-    """The first entry of a zip's directory with another byte at that place of it."""
+    """A zip archive with another byte at this offset of the first entry of its directory."""
     at = data.index(b"PK\x01\x02") + offset
     return data[:at] + value + data[at + 1 :]
 
@@ -225,87 +201,73 @@ def patched(data, offset, value):
     ],
     ids=["empty", "text", "half", "bit rot", "an array", "another archive", "unknown compression", "encrypted"],
 )
-def test_a_damaged_file_is_a_named_error(damage, kept):
-    kept.path.write_bytes(damage(kept.path.read_bytes()))
-    with pytest.raises(RunError, match=r"place.npz' is not a checkpoint \(\w+\): remove it"):
-        kept.load()
+def test_a_damaged_file_is_a_named_error(damage, checkpoint):
+    checkpoint.path.write_bytes(damage(checkpoint.path.read_bytes()))
+    with pytest.raises(RunError, match=r"checkpoint\.npz"):
+        checkpoint.load()
 
 
-def test_a_half_written_file_never_appears(kept, monkeypatch):
-    """The disk is full: the earlier checkpoint stays whole, and nothing lies beside it."""
+def test_a_full_disk_leaves_the_earlier_checkpoint_and_no_partial_file(checkpoint, monkeypatch):
 
     def full(file, **arrays):
         file.write(b"PK")
         raise OSError(28, "No space left on device")
 
-    before = kept.path.read_bytes()
+    before = checkpoint.path.read_bytes()
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(OSError, match="No space left"):
-        kept.save({"w": np.zeros((2, 3))}, np.ones(2, bool), {}, 3.0)
-    assert kept.path.read_bytes() == before
-    assert list(kept.path.parent.iterdir()) == [kept.path]
+        checkpoint.save({"w": np.zeros((2, 3))}, np.ones(2, bool), {}, 3.0)
+    assert checkpoint.path.read_bytes() == before
+    assert list(checkpoint.path.parent.iterdir()) == [checkpoint.path]
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_training(demonstrations, tmp_path):
-    with pytest.raises(RunError, match="is a directory, and a file is needed"):
-        us.imitate(Counting("never"), demonstrations, checkpoint=tmp_path, progress=never)
+def test_a_path_that_cannot_be_written_is_refused_before_training(demonstrations, tmp_path):
+    with pytest.raises(RunError, match="is a directory"):
+        us.imitate(Counting("never"), demonstrations, checkpoint=tmp_path, progress=fail_if_called)
 
 
 WORDS = (
-    *("train", "bc", "--demos", "Pendulum", "--seeds", "2", "--episodes", "2", "5", "--holdout", "0"),
-    *("--rounds", "6", "--steps", "2", "--hidden", "8", "--batch-size", "8"),
+    *("train", "bc", "--demos", "Pendulum", "--seeds", "2", "--episodes", "2", "3", "--holdout", "0"),
+    *("--rounds", "6", "--gradient-steps", "2", "--hidden", "8", "--batch-size", "8"),
 )
-
-
-@pytest.fixture
-def interrupted_at(monkeypatch):
-    def interrupt(at):
-        @contextlib.contextmanager
-        def bar(title):
-            yield ctrl_c(at)
-
-        monkeypatch.setattr(display, "progress_bar", bar)
-
-    return interrupt
 
 
 @pytest.mark.parametrize(
     "out",
     [
         "runs/mine",
-        # The checkpoint must not go inside the directory, which would then not be free for the run.
+        # The checkpoint must not be inside the directory, which would then not be free for the run.
         "runs/mine/",
     ],
 )
-def test_the_same_command_goes_on_after_ctrl_c(out, understudy, interrupted_at, tmp_path):
+def test_the_same_command_resumes_after_ctrl_c(out, understudy, interrupted_at, uninterrupted, tmp_path):
     words, runs = (*WORDS, "--out", out), tmp_path / "runs"
-    interrupted_at(1)
-    status, said, _ = understudy(*words)
-    assert status == 130
-    assert "to go on from there: understudy train --resume runs/mine\n" in said
-    assert us.load_run("runs/mine").interrupted
-    interrupted_at(3)
-    assert understudy(*words)[0] == 130
-    left = ["mine", "mine.checkpoint.npz", "mine.command.json", "mine.logs"]
-    assert sorted(path.name for path in runs.iterdir()) == left
+    for round_ in (1, 3):
+        interrupted_at(round_)
+        status, printed, _ = understudy(*words)
+        assert status == 130
+        assert "understudy train --resume runs/mine\n" in printed
+        assert us.load_run("runs/mine").interrupted
+    files = ["mine", "mine.checkpoint.npz", "mine.command.json", "mine.logs"]
+    assert sorted(path.name for path in runs.iterdir()) == files
     interrupted_at(None)
     status, _, err = understudy(*words)
-    assert (status, err) == (0, "Going on from runs/mine.checkpoint.npz\n")
+    assert status == 0
+    assert "runs/mine.checkpoint.npz" in err
     assert [path.name for path in runs.iterdir()] == ["mine"]
-    assert [run.status for run in us.load_run("runs/mine").runs] == ["finished"] * 4
-    assert understudy(*WORDS, "--out", "runs/whole")[0] == 0
-    assert_same(us.load_run("runs/mine"), us.load_run("runs/whole"))
+    uninterrupted.save("whole")
+    assert_same(us.load_run("runs/mine"), us.load_run("whole"))
 
 
-def test_another_command_does_not_go_on_and_takes_nothing_away(understudy, interrupted_at, tmp_path):
+def test_another_command_does_not_resume_and_changes_no_file(understudy, interrupted_at, tmp_path):
     interrupted_at(1)
     assert understudy(*WORDS)[0] == 130
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     status, out, err = understudy(*WORDS, "--lr", "0.1")
     assert (status, out) == (2, "")
-    assert "error: 'runs/bc.checkpoint.npz' is a checkpoint of other settings" in err
+    assert "'runs/bc.checkpoint.npz'" in err
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
     (tmp_path / "runs/bc.checkpoint.npz").unlink()
     status, _, err = understudy(*WORDS)
     assert status == 2
-    assert "the directory 'runs/bc' already holds a run" in err
+    assert "'runs/bc'" in err

@@ -1,9 +1,8 @@
-"""What a run logs while it trains is what its history holds in the end."""
+"""The logs of training hold the same numbers as the run's metrics."""
 
 import csv
 import json
 import os
-import re
 import struct
 import sys
 from pathlib import Path
@@ -12,27 +11,36 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import test_checkpoints
-import test_cli
 import understudy as us
 from understudy.core.errors import DivergedError, ExtraError, UnknownNameError
 from understudy.train import logs
 
-understudy, every_round = test_cli.understudy, test_checkpoints.every_round
-interrupted_at = test_checkpoints.interrupted_at
-TINY = {"rounds": 5, "steps": 2, "hidden": (8,), "batch_size": 8}
-WORDS = ["train", "bc", "--demos", "Pendulum", "--episodes", "2", "--seeds", "2", "--rounds", "5", "--steps", "2"]
+TINY = {"rounds": 5, "gradient_steps": 2, "hidden": (8,), "batch_size": 8}
+WORDS = [
+    "train",
+    "bc",
+    "--demos",
+    "Pendulum",
+    "--episodes",
+    "2",
+    "--seeds",
+    "2",
+    "--rounds",
+    "5",
+    "--gradient-steps",
+    "2",
+]
 WORDS += ["--hidden", "8", "--batch-size", "8"]
 
 
 @pytest.fixture
 def events():
-    """Reads a folder's event files with TensorBoard's own records: [(step, tag, value)], after checking each record."""
+    """A function that reads the event files in a folder and checks each record: [(step, tag, value)]."""
     event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
     masked_crc32c = pytest.importorskip("tensorboardX.record_writer").masked_crc32c
 
     def read(folder):
-        found = []
+        events = []
         for path in sorted(Path(folder).glob("events.out.tfevents.*")):
             data = path.read_bytes()
             while data:
@@ -41,16 +49,16 @@ def events():
                 body, (body_sum,) = data[12 : 12 + length], struct.unpack("<I", data[12 + length : 16 + length])
                 assert masked_crc32c(body) == body_sum
                 event = event_pb2.Event.FromString(body)
-                found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+                events += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
                 data = data[16 + length :]
-        return found
+        return events
 
     return read
 
 
 @pytest.fixture
 def wandb(monkeypatch):
-    """A stand-in for Weights & Biases: what it was given, as `runs`."""
+    """A fake wandb module; `runs` are the calls of `init`."""
 
     class Run:
         offline = True
@@ -76,14 +84,14 @@ def wandb(monkeypatch):
 
 
 def rows(path):
-    """A table's lines, in order: (seed, episodes, round) and the metrics."""
+    """Header and rows of a table: seed, episodes, round, metrics."""
     with Path(path).open(newline="", encoding="utf-8") as file:
         header, *lines = list(csv.reader(file))
     return header, [tuple(float(cell) for cell in line) for line in lines]
 
 
-def history_events(result, run, axis=None):
-    """What a run's event file must hold, from its history."""
+def expected_events(result, run, axis=None):
+    """The events of a run, from its metrics."""
     rounds = next(iter(result.metrics.values())).shape[1]
     return [
         (int(result.metrics[axis][run, i]) if axis else i + 1, name, float(np.float32(values[run, i])))
@@ -93,11 +101,11 @@ def history_events(result, run, axis=None):
     ]
 
 
-def without(found, tag):
-    return [event for event in found if event[1] != tag]
+def without(events, tag):
+    return [event for event in events if event[1] != tag]
 
 
-def test_the_table_grows_while_the_run_goes_on_and_ends_as_the_history(continuous, tmp_path):
+def test_the_table_grows_by_a_round_and_ends_as_the_runs_metrics(continuous, tmp_path):
     sizes, path = [], tmp_path / "deep" / "logs" / "metrics.csv"
 
     def look(done, total, means):
@@ -106,40 +114,40 @@ def test_the_table_grows_while_the_run_goes_on_and_ends_as_the_history(continuou
     result = us.imitate(us.bc(**TINY), continuous, episodes=[2, 6], progress=look, logs=path.parent)
     assert sizes == [1 + 2 * done for done in range(1, 6)], "a line for each of two runs, and the header"
     result.save(tmp_path / "run")
-    (header, live), (kept_header, kept) = rows(path), rows(tmp_path / "run/metrics.csv")
-    assert header == kept_header
+    (header, live), (saved_header, saved) = rows(path), rows(tmp_path / "run/metrics.csv")
+    assert header == saved_header
     assert [line[2] for line in live] == [number for number in range(1, 6) for _ in range(2)], "round by round"
-    assert sorted(live) == sorted(kept)
+    assert sorted(live) == sorted(saved)
 
 
-def test_event_files_hold_exactly_the_historys_scalars(continuous, tmp_path, events):
+def test_event_files_hold_exactly_the_finite_metrics(continuous, tmp_path, events):
     result = us.imitate(us.bc(**TINY), continuous, seeds=[3, 7], logs=us.Logs(tmp_path, ["tensorboard"]))
     for run, seed in enumerate((3, 7)):
-        found = events(tmp_path / f"tensorboard/seed-{seed}")
-        assert without(found, "held_out_payoff") == history_events(result, run)
-        assert found[-1] == (5, "held_out_payoff", pytest.approx(result.runs[run].payoff, rel=1e-6))
+        logged = events(tmp_path / f"tensorboard/seed-{seed}")
+        assert without(logged, "held_out_payoff") == expected_events(result, run)
+        assert logged[-1] == (5, "held_out_payoff", pytest.approx(result.runs[run].payoff, rel=1e-6))
 
 
-def test_where_there_are_environment_steps_they_are_the_axis_and_no_nan_is_drawn(tmp_path, events):
+def test_environment_steps_are_the_x_axis_and_nan_is_not_logged(tmp_path, events):
     """The second run stops after its first round; in the second round no episode of the first one ends."""
     nan = float("nan")
     steps, returns = [[16.0, 32.0, 48.0], [16.0, nan, nan]], [[-3.5, nan, -2.25], [-4.0, nan, nan]]
-    history = {"return": np.array(returns, np.float32), "env_steps": np.array(steps, np.float32)}
+    metrics = {"return": np.array(returns, np.float32), "env_steps": np.array(steps, np.float32)}
     with us.Logs(tmp_path, ["tensorboard"]).opened([(5, 0), (5, 1)], {}) as log:
-        log(1, {name: values[:, :2] for name, values in history.items()})
-        log(3, {name: values[:, 2:] for name, values in history.items()})
+        log(1, {name: values[:, :2] for name, values in metrics.items()})
+        log(3, {name: values[:, 2:] for name, values in metrics.items()})
     for run in range(2):
-        assert events(tmp_path / f"tensorboard/seed-{run}") == history_events(
-            SimpleNamespace(history=history), run, "env_steps"
+        assert events(tmp_path / f"tensorboard/seed-{run}") == expected_events(
+            SimpleNamespace(metrics=metrics), run, "env_steps"
         )
     assert {step for step, _, _ in events(tmp_path / "tensorboard/seed-0")} == {16, 32, 48}
     assert events(tmp_path / "tensorboard/seed-1") == [(16, "return", -4.0), (16, "env_steps", 16.0)]
 
 
 @pytest.mark.parametrize("at", [2, 4])
-def test_a_run_that_dies_and_goes_on_logs_no_round_twice(at, continuous, tmp_path, events, every_round, wandb):
-    place = us.Logs(tmp_path / "logs", ["tensorboard", "wandb"])
-    call = {"seeds": 2, "checkpoint": tmp_path / "place.npz", "logs": place}
+def test_a_resumed_run_logs_no_round_twice(at, continuous, tmp_path, events, every_round, wandb):
+    logged = us.Logs(tmp_path / "logs", ["tensorboard", "wandb"])
+    call = {"seeds": 2, "checkpoint": tmp_path / "checkpoint.npz", "logs": logged}
 
     def dies(rounds, states):
         if rounds == at:
@@ -151,23 +159,23 @@ def test_a_run_that_dies_and_goes_on_logs_no_round_twice(at, continuous, tmp_pat
     begun, inode = table.read_bytes(), table.stat().st_ino
     assert len(begun.splitlines()) == 1 + 2 * (at - 1)
     with table.open("ab") as file:
-        file.write(b"0,6,4,0.5\n0,6,5,0.")  # rounds after the last checkpoint, the last half written
+        file.write(b"0,6,4,0.5\n0,6,5,0.")  # rounds after the checkpoint, the last one half written
     result = us.imitate(us.bc(**TINY), continuous, **call)
-    assert table.stat().st_ino == inode, "`tail -f` goes on"
+    assert table.stat().st_ino == inode, "`tail -f` keeps working"
     assert table.read_bytes().startswith(begun)
     assert [line[2] for line in rows(table)[1]] == [number for number in range(1, 6) for _ in range(2)]
     for run in range(2):
-        found = events(tmp_path / f"logs/tensorboard/seed-{run}")
-        assert without(found, "held_out_payoff") == history_events(result, run)
+        logged = events(tmp_path / f"logs/tensorboard/seed-{run}")
+        assert without(logged, "held_out_payoff") == expected_events(result, run)
     dead, alive = wandb.runs[:2], wandb.runs[2:]
     assert [run.exit_code for run in (*dead, *alive)] == [1, 1, 0, 0]
-    assert [run.given["id"] for run in dead] == [run.given["id"] for run in alive], "the same runs, on W&B's side"
-    assert [step for step, _ in alive[0].logged] == [1, 2, 3, 4, 5], "offline, the latest is whole"
+    assert [run.given["id"] for run in dead] == [run.given["id"] for run in alive], "the same runs in W&B"
+    assert [step for step, _ in alive[0].logged] == [1, 2, 3, 4, 5], "offline, the latest run has all rounds"
 
 
-def test_on_wandbs_server_a_resumed_run_goes_on_after_what_is_there(continuous, tmp_path, every_round, wandb):
+def test_on_the_wandb_server_a_resumed_run_adds_only_new_rounds(continuous, tmp_path, every_round, wandb):
     wandb.Run.offline = False
-    call = {"checkpoint": tmp_path / "place.npz", "logs": us.Logs(tmp_path, "wandb")}
+    call = {"checkpoint": tmp_path / "checkpoint.npz", "logs": us.Logs(tmp_path, "wandb")}
 
     def dies(rounds, states):
         if rounds == 3:
@@ -190,7 +198,7 @@ def test_wandb_has_a_run_for_each_seed_in_one_group_with_the_config(continuous, 
         assert given["config"]["demonstrations"] == result.config["demonstrations"]
         assert (given["config"]["seed"], given["config"]["trajectories"]) == (index, continuous.episodes)
         flat = [(step, name, np.float32(value)) for step, scalars in run.logged for name, value in scalars.items()]
-        assert flat == history_events(result, index)
+        assert flat == expected_events(result, index)
         assert run.summary == {"held_out_payoff": result.runs[index].payoff, "status": "finished"}
         assert run.exit_code == 0
 
@@ -200,28 +208,31 @@ def test_a_missing_package_is_named_with_its_pip_command_before_training(kind, p
     monkeypatch.setitem(sys.modules, package, None)
     status, out, err = understudy(*WORDS, "--log", kind)
     assert (status, out) == (2, "")
-    assert err == f"error: logging to {kind} needs {package}: pip install 'understudy[{kind}]'\n"
+    assert f"needs {package}" in err
+    assert f"understudy-il[{kind}]" in err
     assert os.listdir() == []
 
 
 def test_a_folder_of_the_packages_name_is_not_the_package(monkeypatch, tmp_path):
-    """W&B leaves a folder `wandb` where it runs."""
+    """W&B leaves a folder `wandb` in the current directory."""
     (tmp_path / "wandb").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
     if not hasattr(__import__("wandb"), "init"):
-        with pytest.raises(ExtraError, match=r"pip install 'understudy\[wandb\]'"):
+        with pytest.raises(ExtraError, match=r"understudy-il\[wandb\]"):
             us.Logs(tmp_path, ["wandb"])
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
 
 
 def test_an_unknown_kind_of_log_is_refused(tmp_path):
-    with pytest.raises(UnknownNameError, match="unknown kind of log 'tensorbord': did you mean 'tensorboard'"):
+    with pytest.raises(UnknownNameError, match="'tensorbord'.*'tensorboard'"):
         us.Logs(tmp_path, ["tensorbord"])
 
 
 @pytest.mark.parametrize("moment", ["init", "log", "finish"])
-def test_a_log_that_fails_is_one_line_and_the_run_goes_on(moment, continuous, tmp_path, wandb, monkeypatch, capsys):
+def test_a_log_that_fails_prints_one_line_and_training_continues(
+    moment, continuous, tmp_path, wandb, monkeypatch, capsys
+):
     def fails(*args, **kwargs):
         raise ConnectionError("no network\nand more about it")
 
@@ -229,8 +240,10 @@ def test_a_log_that_fails_is_one_line_and_the_run_goes_on(moment, continuous, tm
     result = us.imitate(us.bc(**TINY), continuous, seeds=2, logs=us.Logs(tmp_path, ["wandb"]))
     assert [run.status for run in result.runs] == ["finished"] * 2
     err = capsys.readouterr().err
-    assert err == "logging to wandb failed and is left out (ConnectionError: no network)\n"
-    assert len(rows(tmp_path / "metrics.csv")[1]) == 10, "the others go on, too"
+    assert "wandb" in err
+    assert "(ConnectionError: no network)\n" in err
+    assert err.count("\n") == 1
+    assert len(rows(tmp_path / "metrics.csv")[1]) == 10, "the other logs continue"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -239,30 +252,31 @@ def test_a_full_disk_does_not_stop_a_run(continuous, tmp_path, capsys):
     result = us.imitate(us.bc(**TINY), continuous, logs=tmp_path)
     assert result.runs[0].status == "finished"
     err = capsys.readouterr().err
-    assert err.startswith("logging to metrics.csv failed and is left out (OSError")
+    assert "metrics.csv" in err
+    assert "(OSError" in err
     assert err.count("\n") == 1
 
 
-def test_nothing_is_imported_that_was_not_asked_for(continuous, tmp_path, monkeypatch):
+def test_packages_of_other_logs_are_not_imported(continuous, tmp_path, monkeypatch):
     for package in ("tensorboardX", "wandb"):
         monkeypatch.setitem(sys.modules, package, None)
     us.imitate(us.bc(**TINY), continuous, logs=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 
 
-def test_the_command_logs_beside_the_run_and_then_in_it(understudy, interrupted_at, tmp_path, events, wandb):
+def test_logs_move_into_the_directory_when_the_run_is_saved(understudy, interrupted_at, tmp_path, events, wandb):
     words = [*WORDS, "--log", "tensorboard", "--log", "wandb", "--out", "r"]
     interrupted_at(2)
     assert understudy(*words)[0] == 130
-    beside = tmp_path / "r.logs"
-    assert len(rows(beside / "metrics.csv")[1]) == len(rows("r/metrics.csv")[1]) < 10
-    assert sorted(path.name for path in beside.iterdir()) == ["metrics.csv", "tensorboard", "wandb.json"]
+    folder = tmp_path / "r.logs"
+    assert len(rows(folder / "metrics.csv")[1]) == len(rows("r/metrics.csv")[1]) < 10
+    assert sorted(path.name for path in folder.iterdir()) == ["metrics.csv", "tensorboard", "wandb.json"]
     interrupted_at(None)
     assert understudy("train", "--resume", "r")[0] == 0
     assert os.listdir() == ["r"]
     for run in range(2):
-        found = without(events(f"r/tensorboard/seed-{run}"), "held_out_payoff")
-        assert found == history_events(us.load_run("r"), run)
+        logged = without(events(f"r/tensorboard/seed-{run}"), "held_out_payoff")
+        assert logged == expected_events(us.load_run("r"), run)
 
 
 def test_an_evaluation_is_added_to_the_runs_logs_once(understudy, tmp_path, events, wandb):
@@ -281,59 +295,48 @@ def test_an_evaluation_is_added_to_the_runs_logs_once(understudy, tmp_path, even
         assert gap == (5, "evaluation/gap", pytest.approx(expert - means[run], abs=1e-2))
         latest = wandb.runs[-2:][run]
         assert latest.summary["evaluation/return"] == pytest.approx(means[run], abs=1e-3)
-        assert [step for step, _ in latest.logged] == [1, 2, 3, 4, 5], "offline, the latest is whole"
+        assert [step for step, _ in latest.logged] == [1, 2, 3, 4, 5], "offline, the latest run has all rounds"
     assert len(added) == len(before) + 2
     assert len({run.given["group"] for run in wandb.runs}) == 1
     assert json.loads(Path("r/wandb.json").read_text())["group"] == wandb.runs[0].given["group"]
 
 
-def test_a_run_that_comes_to_nothing_leaves_only_the_logs_that_were_asked_for(continuous, understudy, tmp_path):
+def test_a_run_that_fails_leaves_no_logs_but_those_of_the_logs_argument(continuous, understudy, tmp_path):
     assert understudy(*WORDS, "--lr", "1e38", "--out", "r")[0] == 2
     assert os.listdir() == []
     with pytest.raises(DivergedError):
         us.imitate(us.bc(**TINY, lr=1e38), continuous, logs=tmp_path / "mine")
     header, lines = rows(tmp_path / "mine/metrics.csv")
     assert lines[0][:3] == (0, continuous.episodes, 1)
-    assert np.isnan([line[3:] for line in lines]).all(), "also of the round that was under way by then"
+    assert np.isnan([line[3:] for line in lines]).all(), "also in the round that had started by then"
     assert len(header) == len(lines[0]) > 3
 
 
-def test_what_is_left_of_another_run_does_not_get_into_a_new_one(continuous, tmp_path, events):
-    place = us.Logs(tmp_path, ["tensorboard"])
-    us.imitate(us.bc(**TINY), continuous, seeds=2, logs=place)
-    result = us.imitate(us.bc(**TINY), continuous, logs=place)
+def test_a_new_run_overwrites_the_logs_of_an_earlier_one(continuous, tmp_path, events):
+    logged = us.Logs(tmp_path, ["tensorboard"])
+    us.imitate(us.bc(**TINY), continuous, seeds=2, logs=logged)
+    result = us.imitate(us.bc(**TINY), continuous, logs=logged)
     assert len(rows(tmp_path / "metrics.csv")[1]) == 5
-    assert without(events(tmp_path / "tensorboard/seed-0"), "held_out_payoff") == history_events(result, 0)
+    assert without(events(tmp_path / "tensorboard/seed-0"), "held_out_payoff") == expected_events(result, 0)
     assert events(tmp_path / "tensorboard/seed-1") == []
 
 
-def test_the_pages_example_logs_what_it_says(monkeypatch, tmp_path, events):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs/logging.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
-    names = {}
-    exec(code, names)
-    assert without(events("runs/watched.logs/tensorboard/seed-1"), "held_out_payoff") == history_events(
-        names["result"], 1
-    )
-
-
-def test_settling_is_done_again_where_it_was_cut_short(tmp_path):
+def test_moving_the_logs_can_be_repeated(tmp_path):
     (tmp_path / "r").mkdir()
     for name in ("tensorboard", "wandb"):
         (tmp_path / "r.logs" / name).mkdir(parents=True)
     (tmp_path / "r.logs/tensorboard").rename(tmp_path / "r/tensorboard")
     for _ in range(2):
-        logs.settle(tmp_path / "r")
+        logs.move_logs(tmp_path / "r")
     assert sorted(path.name for path in (tmp_path / "r").iterdir()) == ["tensorboard", "wandb"]
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
-def test_what_cannot_be_moved_into_the_run_stays_beside_it(tmp_path, capsys):
-    for place in ("r", "r.logs"):
-        (tmp_path / place / "tensorboard/seed-0").mkdir(parents=True)
-    logs.settle(tmp_path / "r")
+def test_logs_that_cannot_be_moved_stay(tmp_path, capsys):
+    for folder in ("r", "r.logs"):
+        (tmp_path / folder / "tensorboard/seed-0").mkdir(parents=True)
+    logs.move_logs(tmp_path / "r")
     assert (tmp_path / "r.logs/tensorboard/seed-0").is_dir()
     err = capsys.readouterr().err
-    assert err.startswith(f"logging to {tmp_path}/r/tensorboard failed and is left out (OSError")
+    assert f"{tmp_path}/r/tensorboard" in err
     assert err.count("\n") == 1
