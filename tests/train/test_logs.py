@@ -16,21 +16,8 @@ from understudy.core.errors import DivergedError, ExtraError, UnknownNameError
 from understudy.train import logs
 
 TINY = {"rounds": 5, "gradient_steps": 2, "hidden": (8,), "batch_size": 8}
-WORDS = [
-    "train",
-    "bc",
-    "--demos",
-    "Pendulum",
-    "--episodes",
-    "2",
-    "--seeds",
-    "2",
-    "--rounds",
-    "5",
-    "--gradient-steps",
-    "2",
-]
-WORDS += ["--hidden", "8", "--batch-size", "8"]
+WORDS = ["train", "bc", "--demos", "Pendulum", "--episodes", "2", "--seeds", "2"]
+WORDS += ["--rounds", "5", "--gradient-steps", "2", "--hidden", "8", "--batch-size", "8"]
 
 
 @pytest.fixture
@@ -225,12 +212,12 @@ def test_a_folder_of_the_packages_name_is_not_the_package(monkeypatch, tmp_path)
 
 
 def test_an_unknown_kind_of_log_is_refused(tmp_path):
-    with pytest.raises(UnknownNameError, match="'tensorbord'.*'tensorboard'"):
+    with pytest.raises(UnknownNameError, match=r"'tensorbord'.*'tensorboard'"):
         us.Logs(tmp_path, ["tensorbord"])
 
 
 @pytest.mark.parametrize("moment", ["init", "log", "finish"])
-def test_a_log_that_fails_prints_one_line_and_training_continues(
+def test_a_log_that_fails_prints_a_line_and_training_continues(
     moment, continuous, tmp_path, wandb, monkeypatch, capsys
 ):
     def fails(*args, **kwargs):
@@ -255,6 +242,22 @@ def test_a_full_disk_does_not_stop_a_run(continuous, tmp_path, capsys):
     assert "metrics.csv" in err
     assert "(OSError" in err
     assert err.count("\n") == 1
+
+
+def test_a_full_disk_drops_the_event_files_and_keeps_the_table(tmp_path, monkeypatch, capsys):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    metrics = {"loss": np.ones((1, 1), np.float32)}
+    with us.Logs(tmp_path, ["tensorboard"]).opened([(5, 0)], {}) as log:
+        log(1, {"loss": np.zeros((1, 0), np.float32)})
+        monkeypatch.setattr("tensorboardX.event_file_writer.EventsWriter.write_event", full)
+        for number in (1, 2, 3):
+            log(number, metrics)
+    err = capsys.readouterr().err
+    assert "tensorboard" in err
+    assert err.count("\n") == 1
+    assert len(rows(tmp_path / "metrics.csv")[1]) == 3
 
 
 def test_packages_of_other_logs_are_not_imported(continuous, tmp_path, monkeypatch):
