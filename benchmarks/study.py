@@ -28,7 +28,7 @@ env = "Pendulum"
 trajectories = {list(COUNTS)}
 [[algorithm]]
 name = "bc"
-settings = {{ rounds = 5, steps = 200, hidden = [32, 32] }}
+settings = {{ rounds = 5, gradient_steps = 200, hidden = [32, 32] }}
 """
 CALLS = f"""
 import understudy as us

@@ -314,7 +314,6 @@ def test_status_shows_running_groups(tmp_path, monkeypatch, capsys):
 
 def test_a_worker_exits_with_its_parent(monkeypatch):
     exited = threading.Event()
-    monkeypatch.setattr(evaluator.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(evaluator.os, "_exit", lambda status: exited.set())
     evaluator.exit_with_parent(-1)
     assert exited.wait(60)

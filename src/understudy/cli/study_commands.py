@@ -4,13 +4,13 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from understudy.core import display
 from understudy.core.errors import RunError, SettingError, UnderstudyError, check_whole
-from understudy.core.options import Path_
+from understudy.core.options import FileArgument, Path_, default
 from understudy.core.statistics import Sample, interval
 from understudy.core.storage import whole_file
 from understudy.policies.saved import load_policy
@@ -21,9 +21,15 @@ from understudy.studies.plan import Study
 from understudy.studies.running import PARENT, last_failure, run
 from understudy.train.results import provenance, write_csv
 
+StudyArgument = Annotated[Positional[str], arg(metavar="STUDY")]
+
 
 def run_command(
-    file: Positional[str], out: Path_ = None, jobs: int | None = None, ray: str | None = None, report: bool = True
+    file: FileArgument,
+    out: Annotated[Path_, default("runs/NAME")] = None,
+    jobs: Annotated[int | None, default("one per core; one with an accelerator")] = None,
+    ray: Annotated[str | None, default("do not use Ray")] = None,
+    report: bool = True,
 ) -> None:
     """Train and evaluate the runs of a study that have not finished.
 
@@ -31,8 +37,8 @@ def run_command(
 
     Args:
         file: Study file (TOML).
-        out: Directory of the study. Default: runs/NAME.
-        jobs: Number of processes. Default: one per core, or one with an accelerator.
+        out: Directory of the study.
+        jobs: Number of processes.
         ray: Address of a Ray cluster, or "local" to start one on this machine.
         report: Write the report when all runs have finished.
     """
@@ -58,7 +64,7 @@ def run_command(
         sys.exit(1)
 
 
-def status_command(study: Positional[str]) -> None:
+def status_command(study: StudyArgument) -> None:
     """Show the progress of a study: finished, diverged, running and failed runs of each algorithm and task.
 
     Args:
@@ -84,12 +90,14 @@ def status_command(study: Positional[str]) -> None:
         print(f"\n{len(store.quarantined)} damaged files were moved to {store.directory}/quarantine")
 
 
-def report_command(study: Positional[str], out: Path_ = None, clips: bool = True) -> None:
+def report_command(
+    study: StudyArgument, out: Annotated[Path_, default("the study's directory")] = None, clips: bool = True
+) -> None:
     """Write the report of a study: a page (HTML), figures (PNG, SVG), a Markdown table and a CSV file.
 
     Args:
         study: Study file or directory.
-        out: Directory to write to. Default: the study's directory.
+        out: Directory to write to.
         clips: Include a clip of the best policy of each task that can be rendered.
     """
     from understudy.paper.published import find_published

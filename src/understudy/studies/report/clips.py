@@ -30,12 +30,12 @@ FLIGHTS = 8
 
 def clip(actor: Actor, env: Any, seed: int = 0) -> bytes | None:
     """A GIF or PNG of a rollout; None if the task cannot be rendered."""
-    made = make(env)
-    check_fits(actor, made)
-    if isinstance(made, GymnasiumEnvironment):
-        frames, frame_ms = _gymnasium_frames(actor, made, seed)
+    environment = make(env)
+    check_fits(actor, environment)
+    if isinstance(environment, GymnasiumEnvironment):
+        frames, frame_ms = _gymnasium_frames(actor, environment, seed)
         return _gif(frames, frame_ms) if frames else None
-    return _jax_image(actor, made, seed)
+    return _jax_image(actor, environment, seed)
 
 
 def _jax_image(actor: Actor, env: Environment, seed: int) -> bytes | None:

@@ -26,7 +26,7 @@
       });
     }
 
-    const shown = () => chart.series.filter((_, i) =>
+    const visible = () => chart.series.filter((_, i) =>
       pressed(figure.querySelector(`button.key[data-series="${i}"]`)));
 
     const leave = () => {
@@ -38,7 +38,7 @@
       const box = area.getBoundingClientRect();
       const [left, right] = chart.x;
       const at = left + (event.clientX - box.left) / box.width * (right - left);
-      const xs = shown().flatMap((one) => one.points.map((point) => point[0]));
+      const xs = visible().flatMap((one) => one.points.map((point) => point[0]));
       if (!xs.length) {
         leave();
         return;
@@ -47,7 +47,7 @@
       cursor.hidden = false;
       cursor.style.left = `${100 * (x - left) / (right - left)}%`;
       const where = chart.categories.length ? chart.categories[x] : x.toLocaleString("en-US");
-      const values = shown().flatMap((one) => one.points.filter((point) => point[0] === x)
+      const values = visible().flatMap((one) => one.points.filter((point) => point[0] === x)
         .map((point) => `${one.name}: ${point[1]}` + (point[2] === 1 ? " (one seed)" : "")));
       readout.textContent = `${where} ${chart.unit}. ${values.join("; ")}`;
     });

@@ -31,9 +31,9 @@ def provenance_section(records: Sequence[Record], command: str) -> str:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for record in records:
         if not record["status"].startswith(NO_RESULT):
-            made = record["provenance"]
-            versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
-            groups.setdefault((made["command"], made["device"], versions), []).append(made["date"])
+            info = record["provenance"]
+            versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
+            groups.setdefault((info["command"], info["device"], versions), []).append(info["date"])
     rows = [
         [
             f"<code>{escape(run_command)}</code>",
