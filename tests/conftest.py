@@ -1,23 +1,25 @@
-"""What tests share: small demonstrations of both kinds, and programs that are compiled in a hurry."""
+"""Fixtures that tests share: small demonstrations of both kinds, environments, and programs that compile quickly."""
 
 import os
 import signal
 from pathlib import Path
-from typing import ClassVar
+
+# Shapes and types in annotations are checked at run time, in every module of the package.
+from jaxtyping import install_import_hook
+
+if os.environ.get("UNDERSTUDY_TEST_TYPES", "on") != "off":
+    install_import_hook("understudy", "typeguard.typechecked")
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import browser
 import understudy as us
-from understudy.core.types import Spec
-from understudy.envs.base import Environment, Timestep
-from understudy.policies import Categorical
+from support import browser
+from support.envs import Walk
 
-# Tests compile hundreds of programs and run most of them for a moment, so that compiling quickly matters more than the
-# code that comes of it. JAX reads its variable at import: it is for the processes that tests start.
+# Tests compile hundreds of programs and run most of them for a moment, so compile time matters more than speed. JAX
+# reads the variable at import: it is for the processes that tests start.
 if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
     jax.config.update("jax_disable_most_optimizations", True)
@@ -48,7 +50,7 @@ def discrete() -> us.Demonstrations:
 
 @pytest.fixture
 def optimised():
-    """For tests whose programs run so long that the code does matter."""
+    """For tests whose programs run so long that optimised code is worth compiling."""
     before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", False)
     yield
@@ -60,32 +62,9 @@ def keys():
     return jax.random.split(jax.random.key(0), 3)
 
 
-class Walk(Environment):
-    """Five steps; the state drifts by the action's row of a table. Three actions, four numbers to see."""
-
-    drift: jax.Array
-    name: ClassVar[str] = "Walk"
-    about: ClassVar[str] = "a walk for tests"
-
-    @property
-    def spec(self):
-        return Spec((4,), us.Discrete(3), 5)
-
-    def reset(self, key):
-        state = jax.random.normal(key, (4,))
-        return state, state
-
-    def step(self, state, act, key):
-        new = state + self.drift[act]
-        return Timestep(new, new, -jnp.abs(new).sum(), jnp.abs(new).max() > 3)
-
-    def expert(self):
-        return Categorical.init(jax.random.key(3), 4, 3, (8,))
-
-
 @pytest.fixture(scope="session")
-def surroundings():
-    """What an interactive algorithm is given beside the demonstrations of each kind: an environment and an expert."""
+def tasks():
+    """The environment and expert for the demonstrations of each kind."""
     walk = Walk(0.3 * jax.random.normal(jax.random.key(0), (3, 4)))
     return {
         "continuous": {"env": us.make("Pendulum"), "expert": "scripted"},
@@ -103,16 +82,9 @@ def pytest_terminal_summary(terminalreporter):
 MAPS = Path("/proc/self/maps")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def programs_are_forgotten():
-    """Each compiled program holds memory maps, of which a process may have 65,530: a module's go with it."""
-    yield
-    jax.clear_caches()
-
-
 @pytest.fixture(autouse=True)
-def programs_are_forgotten_in_time():
-    """Within a module that has many of them."""
+def few_memory_maps():
+    """Each compiled program holds memory maps, of which a process may have 65,530: forget programs in time."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 30_000:
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 40_000:
         jax.clear_caches()

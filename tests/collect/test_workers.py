@@ -16,10 +16,10 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 
 import understudy as us
-from understudy.collect.playing import Run
-from understudy.collect.workers import WorkerPool, Order, worker_count
+from understudy.collect.runner import Runner, StepRequest
+from understudy.collect.workers import WorkerPool, worker_count
 from understudy.core.errors import SettingError, SpecError, WorkerError
-from understudy.policies import Categorical, Deterministic, Normalized, Mixture
+from understudy.policies import Categorical, Deterministic, Mixture, Normalized
 from understudy.policies.gaussian import Gaussian
 from understudy.policies.normalization import Normalization
 
@@ -85,11 +85,11 @@ def swinging(seed=0):
 
 def played(env, orders, workers, seeds=SEEDS, envs=2, steps=30):
     """The chunks of some turns, each turn's orders the same for all runs."""
-    with WorkerPool(env, seeds, envs, steps, workers) as crew:
+    with WorkerPool(env, seeds, envs, steps, workers) as pool:
         turns = []
         for order in orders:
-            crew.ask([order] * len(seeds))
-            turns.append(crew.answers())
+            pool.request([order] * len(seeds))
+            turns.append(pool.receive())
         return turns
 
 
@@ -99,7 +99,7 @@ def same(one, other):
 
 @pytest.fixture(scope="module")
 def cartpole_turns():
-    orders = [Order(steering(), False, 4), Order(steering(1), False, 0), Order(steering(), True, 0)]
+    orders = [StepRequest(steering(), False, 4), StepRequest(steering(1), False, 0), StepRequest(steering(), True, 0)]
     return orders, played(cartpole(), orders, 0)
 
 
@@ -110,7 +110,7 @@ def test_chunks_are_equal_whatever_the_number_of_workers(cartpole_turns, workers
 
 
 def test_continuous_actions_are_equal_here_and_in_a_worker():
-    orders = [Order(swinging(), False, 2)] * 2
+    orders = [StepRequest(swinging(), False, 2)] * 2
     assert same(played(pendulum(), orders, 1, SEEDS[:2]), played(pendulum(), orders, 0, SEEDS[:2]))
 
 
@@ -165,7 +165,9 @@ def test_a_time_limit_sets_last_and_not_terminal(env):
     """Whether it is the horizon's cut, where the environment has none, or the environment's own."""
     limit = 20 if not isinstance(env, str) else 200
     steps = 2 * limit + 5
-    [[chunk]] = played(us.make(env, 20 if limit == 20 else None), [Order(swinging(), False, 0)], 0, SEEDS[:1], 1, steps)
+    [[chunk]] = played(
+        us.make(env, 20 if limit == 20 else None), [StepRequest(swinging(), False, 0)], 0, SEEDS[:1], 1, steps
+    )
     np.testing.assert_array_equal(np.flatnonzero(chunk.last[0]), [limit - 1, 2 * limit - 1])
     assert not chunk.terminal.any()
     np.testing.assert_array_equal(chunk.t[0], np.arange(steps) % limit)
@@ -178,14 +180,14 @@ def test_an_episode_that_ends_both_ways_is_terminal():
             obs, reward, _, _, info = super().step(action)
             return obs, reward, True, True, info
 
-    [[chunk]] = played(us.make(Both), [Order(steering(), False, 0)], 0, SEEDS[:1], 1, 3)
+    [[chunk]] = played(us.make(Both), [StepRequest(steering(), False, 0)], 0, SEEDS[:1], 1, 3)
     assert chunk.terminal.all()
     assert chunk.last.all()
 
 
-def test_any_action_is_taken_first_and_then_the_policys():
+def test_random_actions_come_first_and_then_the_policys():
     still = Deterministic(jax.tree.map(np.asarray, Deterministic.init(jax.random.key(0), 3, 1, (4,)).net), squash=True)
-    [one], [two] = (played(pendulum(), [Order(still, True, count)], 0, SEEDS[:1], 2, 400) for count in (0, 390))
+    [one], [two] = (played(pendulum(), [StepRequest(still, True, count)], 0, SEEDS[:1], 2, 400) for count in (0, 390))
     acts = two[0].act[:, :390]
     assert np.abs(acts).max() <= 2
     assert np.abs(acts).max() > 1.9
@@ -194,23 +196,23 @@ def test_any_action_is_taken_first_and_then_the_policys():
     expected = still.mode(None, two[0].obs[:, 390:])
     np.testing.assert_allclose(two[0].act[:, 390:], expected, atol=1e-6)
     np.testing.assert_allclose(one[0].act, still.mode(None, one[0].obs), atol=1e-6)
-    [[cart]] = played(cartpole(), [Order(steering(), True, 1000)], 0, SEEDS[:1], 2, 200)
+    [[cart]] = played(cartpole(), [StepRequest(steering(), True, 1000)], 0, SEEDS[:1], 2, 200)
     assert set(np.unique(cart.act)) == {0, 1}
 
 
 def test_actions_outside_their_range_are_clipped_and_recorded_so():
     far = Deterministic(Deterministic.init(jax.random.key(0), 3, 1, (4,)).net)
     far = jax.tree.map(lambda x: 100 * np.asarray(x), far)
-    [[chunk]] = played(pendulum(), [Order(far, True, 0)], 0, SEEDS[:1], 2, 20)
+    [[chunk]] = played(pendulum(), [StepRequest(far, True, 0)], 0, SEEDS[:1], 2, 20)
     assert set(np.unique(chunk.act)) == {-2.0, 2.0}
 
 
-def test_a_mixtures_component_is_drawn_anew_for_each_episode():
+def test_a_mixture_draws_its_component_once_per_episode():
     """Of two policies, always left and always right: the action changes between episodes and never within one."""
     net = Categorical.init(jax.random.key(0), 4, 2, ()).net
     nets = [type(net)((np.zeros((4, 2), np.float32),), (np.array(b, np.float32),), "relu") for b in ([50, 0], [0, 50])]
     mixture = Mixture(jax.tree.map(lambda *x: np.stack(x), *map(Categorical, nets)), np.array([0.5, 0.5], np.float32))
-    [[chunk]] = played(cartpole(), [Order(mixture, True, 0)], 0, SEEDS[:1], 2, 150)
+    [[chunk]] = played(cartpole(), [StepRequest(mixture, True, 0)], 0, SEEDS[:1], 2, 150)
     episode = np.cumsum(chunk.t == 0, axis=1)
     firsts = [[chunk.act[n][episode[n] == e] for e in range(1, episode[n, -1] + 1)] for n in range(2)]
     assert all(len(set(acts)) == 1 for row in firsts for acts in row)
@@ -218,26 +220,26 @@ def test_a_mixtures_component_is_drawn_anew_for_each_episode():
 
 
 def test_a_run_that_has_stopped_returns_zeros_and_stays_where_it_was():
-    order = Order(steering(), False, 0)
-    with WorkerPool(cartpole(), SEEDS[:2], 1, 10, 0) as crew:
-        crew.ask([order, order])
-        first = crew.answers()
-        crew.ask([None, order])
-        stopped, going = crew.answers()
-        crew.ask([order, None])
-        again, _ = crew.answers()
+    order = StepRequest(steering(), False, 0)
+    with WorkerPool(cartpole(), SEEDS[:2], 1, 10, 0) as pool:
+        pool.request([order, order])
+        first = pool.receive()
+        pool.request([None, order])
+        stopped, going = pool.receive()
+        pool.request([order, None])
+        again, _ = pool.receive()
     assert not any(np.any(leaf) for leaf in stopped)
     assert jax.tree.map(np.shape, stopped) == jax.tree.map(np.shape, going)
     np.testing.assert_array_equal(again.obs[0, 0], first[0].next_obs[0, -1])
 
 
 def test_the_time_of_environments_and_policies_is_counted():
-    with WorkerPool(cartpole(), SEEDS[:1], 1, 10, 0) as crew:
-        assert crew.env_seconds == crew.act_seconds == 0
-        crew.ask([Order(steering(), False, 0)])
-        crew.answers()
-        assert crew.env_seconds > 0
-        assert crew.act_seconds > 0
+    with WorkerPool(cartpole(), SEEDS[:1], 1, 10, 0) as pool:
+        assert pool.env_seconds == pool.act_seconds == 0
+        pool.request([StepRequest(steering(), False, 0)])
+        pool.receive()
+        assert pool.env_seconds > 0
+        assert pool.act_seconds > 0
 
 
 def gone(pid):
@@ -252,20 +254,20 @@ def gone(pid):
 
 
 def test_a_killed_worker_is_named_and_none_is_left():
-    crew = WorkerPool(cartpole(), SEEDS, 1, 10, 2)
-    crew.ask([Order(steering(), False, 0)] * 3)
-    crew.answers()
-    pids = crew.pids
+    pool = WorkerPool(cartpole(), SEEDS, 1, 10, 2)
+    pool.request([StepRequest(steering(), False, 0)] * 3)
+    pool.receive()
+    pids = pool.pids
     for pid in pids:
         os.kill(pid, signal.SIGINT)  # Ctrl-C is not theirs
-    crew.ask([Order(steering(), False, 0)] * 3)
-    crew.answers()
+    pool.request([StepRequest(steering(), False, 0)] * 3)
+    pool.receive()
     os.kill(pids[1], signal.SIGKILL)
-    crew.ask([Order(steering(), False, 0)] * 3)
+    pool.request([StepRequest(steering(), False, 0)] * 3)
     with pytest.raises(WorkerError, match=rf"^worker 1 \(process {pids[1]}, runs of seeds \(8, 0\)\) .*SIGKILL"):
-        crew.answers()
+        pool.receive()
     assert all(map(gone, pids))
-    crew.close()
+    pool.close()
 
 
 def test_what_fails_in_a_worker_is_named_with_its_seed_and_cause_and_none_is_left():
@@ -277,13 +279,13 @@ def test_what_fails_in_a_worker_is_named_with_its_seed_and_cause_and_none_is_lef
     }
     for fault, (kind, words) in faults.items():
         make = functools.partial(only_here, os.getpid()) if fault == "elsewhere" else functools.partial(Odd, fault)
-        with WorkerPool(us.make(make), SEEDS[:1], 1, 10, 1) as crew:
-            crew.ask([Order(steering(), False, 0)])
+        with WorkerPool(us.make(make), SEEDS[:1], 1, 10, 1) as pool:
+            pool.request([StepRequest(steering(), False, 0)])
             with pytest.raises(kind, match=words) as caught:
-                crew.answers()
-            assert str(caught.value).startswith(f"worker 0 (process {crew.pids[0]}, runs of seeds (7, 0))")
+                pool.receive()
+            assert str(caught.value).startswith(f"worker 0 (process {pool.pids[0]}, runs of seeds (7, 0))")
             assert "\n" not in str(caught.value)
-            assert all(map(gone, crew.pids))
+            assert all(map(gone, pool.pids))
 
 
 @pytest.mark.parametrize(
@@ -296,37 +298,37 @@ def test_what_fails_in_a_worker_is_named_with_its_seed_and_cause_and_none_is_lef
 )
 def test_what_fails_in_this_process_is_named_alike(fault, kind, words):
     with pytest.raises(kind, match=words):
-        played(us.make(functools.partial(Odd, fault)), [Order(steering(), False, 0)], 0, SEEDS[:1])
+        played(us.make(functools.partial(Odd, fault)), [StepRequest(steering(), False, 0)], 0, SEEDS[:1])
 
 
 def test_an_action_that_is_not_finite_is_the_policys_fault():
     broken = jax.tree.map(lambda x: np.full_like(x, np.nan), swinging())
     with pytest.raises(SpecError, match="the policy returned 2 actions that are NaN or infinite"):
-        played(pendulum(), [Order(broken, False, 0)], 0, SEEDS[:1])
+        played(pendulum(), [StepRequest(broken, False, 0)], 0, SEEDS[:1])
 
 
 def test_a_function_that_cannot_be_sent_is_refused_with_the_way_out():
     env = us.make(lambda: Odd())
     with pytest.raises(SettingError, match=r"cannot be sent to workers .* workers=0"):
         WorkerPool(env, SEEDS, 1, 5, 1)
-    assert len(played(env, [Order(steering(), False, 0)], 0, SEEDS[:1])) == 1
+    assert len(played(env, [StepRequest(steering(), False, 0)], 0, SEEDS[:1])) == 1
 
 
-def test_asking_twice_or_nothing_or_those_who_have_gone_is_refused():
-    with WorkerPool(cartpole(), SEEDS[:1], 1, 5, 0) as crew:
-        with pytest.raises(WorkerError, match="asked nothing"):
-            crew.answers()
-        crew.ask([None])
-        with pytest.raises(WorkerError, match="asked twice"):
-            crew.ask([None])
-        crew.answers()
-    with pytest.raises(WorkerError, match="dismissed"):
-        crew.ask([None])
+def test_request_and_receive_alternate():
+    with WorkerPool(cartpole(), SEEDS[:1], 1, 5, 0) as pool:
+        with pytest.raises(WorkerError, match="request"):
+            pool.receive()
+        pool.request([None])
+        with pytest.raises(WorkerError, match="twice"):
+            pool.request([None])
+        pool.receive()
+    with pytest.raises(WorkerError, match="closed"):
+        pool.request([None])
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_nothing_is_printed(capfd, workers):
-    played(us.make(printing), [Order(steering(), False, 0)], workers, SEEDS[:1], 1, 5)
+    played(us.make(printing), [StepRequest(steering(), False, 0)], workers, SEEDS[:1], 1, 5)
     assert capfd.readouterr() == ("", "")
 
 
@@ -336,14 +338,15 @@ def test_a_script_without_a_guard_can_have_workers_and_leaves_none_when_it_is_ki
     script.write_text(
         textwrap.dedent("""
         import time, jax, numpy as np, gymnasium, understudy as us
-        from understudy.policies import Categorical
-        from understudy.collect.workers import WorkerPool, Order
+        from understudy.policies import MLP, Categorical
+        from understudy.collect.runner import StepRequest
+        from understudy.collect.workers import WorkerPool
         gymnasium.register("Own-v0", entry_point="gymnasium.envs.classic_control.cartpole:CartPoleEnv")
-        crew = WorkerPool(us.make("Own-v0"), [(0,), (1,)], 1, 5, 2)
+        pool = WorkerPool(us.make("Own-v0"), [(0,), (1,)], 1, 5, 2)
         net = ((np.zeros((4, 2), np.float32),), (np.zeros(2, np.float32),), "relu")
-        order = Order(Categorical(us.networks.MLP(*net)), False, 0)
-        crew.ask([order] * 2)
-        print(sum(c.reward.sum() for c in crew.answers()), *crew.pids, flush=True)
+        request = StepRequest(Categorical(MLP(*net)), False, 0)
+        pool.request([request] * 2)
+        print(sum(c.reward.sum() for c in pool.receive()), *pool.pids, flush=True)
         time.sleep(60)
         """)
     )
@@ -373,7 +376,7 @@ def test_workers_are_as_many_as_runs_or_cores_and_none_where_they_do_not_pay(mon
 
 
 def test_a_run_makes_as_many_environments_as_it_is_told():
-    run = Run(cartpole(), (1,), 3, 4)
-    chunk = run.play(Order(steering(), False, 0)).chunk
+    run = Runner(cartpole(), (1,), 3, 4)
+    chunk = run.play(StepRequest(steering(), False, 0)).chunk
     assert chunk.obs.shape == (3, 4, 4)
     run.close()

@@ -1,4 +1,4 @@
-"""Learning while playing: what a turn plays, what is remembered of it, what is logged, and what ends a run early."""
+"""Collecting steps: what is played before an update, what the replay buffer holds, what is logged, what ends a run."""
 
 import re
 from functools import partial
@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.game.schedule import Schedule
-from understudy.collect.stepping import Chunk, finished, history, played, remembered, surroundings
-from understudy.collect.workers import Order, _packed
+from understudy.collect import replay
+from understudy.collect.base import Now
+from understudy.collect.replay import Chunk, episode_returns
+from understudy.collect.runner import StepRequest
+from understudy.collect.steps import play_steps, start_all
+from understudy.collect.workers import _packed
 from understudy.core.errors import DivergedError, SettingError
 from understudy.core.types import Spec, Transition
 from understudy.envs.base import Environment, Timestep
-from understudy.policies import Categorical, Normalized
-from understudy.policies.gaussian import Gaussian
-from understudy.policies.networks import MLP
-from understudy.policies.normalization import Normalization
-from understudy.train import programs as lanes
+from understudy.game.schedule import Schedule
+from understudy.policies import MLP, Categorical, Gaussian, Normalization, Normalized
+from understudy.train import programs
 from understudy.train.checkpoints import Checkpoint
 
 HORIZON = 3
@@ -69,24 +70,28 @@ def always(act):
     return Categorical(MLP((jnp.zeros((3, 2)),), (bias,), "relu"))
 
 
-STEPPING = Schedule(turns=2, envs=4, steps=12, room=96)
+SCHEDULE = Schedule(updates=2, envs=4, steps_per_env=12, capacity=96)
 
 
 @pytest.fixture(scope="module")
-def turns():
-    """Three turns of a policy that always takes action 1: from the start, going on, and after a reset."""
+def chunks():
+    """Three chunks of a policy that always takes action 1: from the start, continued, and after a reset."""
     env, policy = Ladder(), always(1)
-    world = surroundings(STEPPING, env.spec, env, policy).world
-    play = jax.jit(lambda world, begins, anything, key: played(env, policy, world, STEPPING, begins, anything, key))
-    chunks = []
-    for number, (begins, anything) in enumerate([(True, 5), (False, 0), (True, 0)]):
-        world, chunk = play(world, begins, anything, jax.random.key(number))
-        chunks.append(jax.tree.map(np.asarray, chunk))
-    return chunks
+    episodes = start_all(env, policy, jax.random.split(jax.random.key(9), SCHEDULE.envs))
+    play = jax.jit(
+        lambda episodes, begins, random_steps, key: play_steps(
+            env, policy, episodes, SCHEDULE, begins, random_steps, key
+        )
+    )
+    found = []
+    for number, (begins, random_steps) in enumerate([(True, 5), (False, 0), (True, 0)]):
+        episodes, chunk = play(episodes, jnp.asarray(begins), jnp.asarray(random_steps), jax.random.key(number))
+        found.append(jax.tree.map(np.asarray, chunk))
+    return found
 
 
-def test_episodes_end_and_begin_anew_within_a_turn(turns):
-    for chunk in turns:
+def test_episodes_end_and_restart_within_a_chunk(chunks):
+    for chunk in chunks:
         length, cut = chunk.obs[..., 1], chunk.t == HORIZON - 1
         np.testing.assert_array_equal(chunk.terminal, chunk.t + 1 == length)
         np.testing.assert_array_equal(chunk.last, chunk.terminal | cut)
@@ -98,16 +103,16 @@ def test_episodes_end_and_begin_anew_within_a_turn(turns):
         np.testing.assert_array_equal(chunk.t[:, 1:], following[:, :-1])
 
 
-def test_what_follows_a_last_step_is_its_own_episodes_state_and_not_the_next_ones(turns):
-    for chunk in turns:
+def test_the_next_observation_of_a_last_step_belongs_to_its_own_episode(chunks):
+    for chunk in chunks:
         np.testing.assert_array_equal(chunk.next_obs[..., 0], chunk.t + 1)
         np.testing.assert_array_equal(chunk.next_obs[..., 1:], chunk.obs[..., 1:])
         same = (chunk.next_obs[:, :-1] == chunk.obs[:, 1:]).all(-1)
         np.testing.assert_array_equal(same, ~chunk.last[:, :-1])
 
 
-def test_episodes_go_on_from_turn_to_turn_unless_a_round_resets(turns):
-    first, second, third = turns
+def test_episodes_continue_from_update_to_update_unless_a_round_resets(chunks):
+    first, second, third = chunks
     np.testing.assert_array_equal(second.t[:, 0], np.where(first.last[:, -1], 0, first.t[:, -1] + 1))
     going = ~first.last[:, -1]
     assert going.any()
@@ -117,62 +122,60 @@ def test_episodes_go_on_from_turn_to_turn_unless_a_round_resets(turns):
     assert not np.isin(third.obs[:, 0, 2], second.obs[..., 2]).any()
 
 
-def test_the_first_steps_take_any_action_and_the_others_the_policys(turns):
-    first, second, _ = turns
+def test_the_first_steps_are_random_and_the_others_the_policys(chunks):
+    first, second, _ = chunks
     assert set(np.unique(first.act[:, :5])) == {0, 1}
     assert (first.act[:, 5:] == 1).all()
     assert (second.act == 1).all()
 
 
-def test_a_rounds_turns_are_counted_in_a_runs_steps():
-    of = partial(Schedule.of, round_steps=20, frequency=8, envs=2, rounds=3, anything=13)
-    schedule, each = of(), of(anything_rounds=True, reset_each_round=True)
+def test_a_schedule_counts_updates_in_a_runs_steps():
+    of = partial(Schedule.of, round_steps=20, frequency=8, envs=2, rounds=3, random_steps=13)
+    schedule, each = of(), of(random_each_round=True, reset_each_round=True)
     assert (schedule.updates, schedule.steps_per_env, schedule.update_steps, schedule.capacity) == (3, 4, 8, 72)
     places = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     assert [int(schedule.random_steps_left(*place)) for place in places] == [4, 3, 0, 0, 0]
     assert [int(each.random_steps_left(*place)) for place in places] == [4, 3, 0, 4, 3]
     assert [bool(schedule.begins(*place)) for place in places] == [True, False, False, False, False]
     assert [bool(each.begins(*place)) for place in places] == [True, False, False, True, False]
-    assert of(room=17).room == 24, "whole turns"
-    assert of(room=1000).room == 72, "no more than will be played"
-    with pytest.raises(SettingError, match="envs is 3, which does not divide the 8 steps between updates"):
+    assert of(buffer_size=17).capacity == 24, "whole updates"
+    assert of(buffer_size=1000).capacity == 72, "no more than will be collected"
+    with pytest.raises(SettingError, match="envs is 3"):
         of(envs=3)
-    with pytest.raises(SettingError, match="staleness is 2: choose 0 or 1"):
+    with pytest.raises(SettingError, match="staleness is 2"):
         of(staleness=2)
 
 
-def test_the_history_tells_time_and_round_and_forgets_the_oldest():
-    """Two runs, two environments, five turns of three steps into room for three turns."""
-    schedule, spec = Schedule(turns=2, envs=2, steps=3, room=18), Ladder().spec
-    one = surroundings(schedule, spec, None, None)
-    assert one.world is None
-    around = jax.tree.map(lambda x: jnp.stack([x, x]), one)
-    put = jax.jit(partial(remembered, schedule=schedule))
+def test_the_replay_buffer_knows_time_and_round_and_overwrites_the_oldest_steps():
+    """Two runs, two environments, five updates of three steps each, and capacity for three updates."""
+    schedule, spec = Schedule(updates=2, envs=2, steps_per_env=3, capacity=18), Ladder().spec
+    memory = replay.empty(schedule, spec, runs=2)
+    assert memory.episodes is None
+    collect = jax.jit(partial(replay.collected, schedule=schedule))
     for number in range(5):
-        # A step's reward is its number: run, turn, environment, time.
+        # A step's reward is its number: run, update, environment, time.
         code = np.arange(6).reshape(1, 2, 3) + 10 * number + 100 * np.arange(2).reshape(2, 1, 1)
         obs, flag = np.repeat(code[..., None], 3, -1), code % 2 == 0
         chunk = Chunk(code, obs, code % 2, obs + 1, code, flag, ~flag)
-        index, turn = divmod(number, 2)
-        around = put(around, chunk, index=index, update=turn)
-        size = int(history(around, schedule, jnp.asarray(index), jnp.asarray(turn)).size)
-        assert size == min(6 * (number + 1), 18)
+        memory, collected = collect(memory, chunk, now=Now(*map(jnp.asarray, divmod(number, 2))))
+        np.testing.assert_array_equal(collected.replay.size, [min(6 * (number + 1), 18)] * 2)
+        np.testing.assert_array_equal(collected.env_steps, [6 * (number + 1)] * 2)
     rows = np.concatenate([10 * number + np.arange(6) for number in (3, 4, 2)])
     for run in range(2):
-        np.testing.assert_array_equal(around.reward[run], rows + 100 * run)
-        np.testing.assert_array_equal(around.steps.t[run], rows + 100 * run)
-        np.testing.assert_array_equal(around.steps.obs[run, :, 0], rows + 100 * run)
-        np.testing.assert_array_equal(around.steps.next_obs[run, :, 2], rows + 100 * run + 1)
-        np.testing.assert_array_equal(around.steps.act[run], rows % 2)
-        np.testing.assert_array_equal(around.steps.last[run], rows % 2 == 1)
-        np.testing.assert_array_equal(around.steps.round[run], rows // 20)
+        np.testing.assert_array_equal(memory.reward[run], rows + 100 * run)
+        np.testing.assert_array_equal(memory.steps.t[run], rows + 100 * run)
+        np.testing.assert_array_equal(memory.steps.obs[run, :, 0], rows + 100 * run)
+        np.testing.assert_array_equal(memory.steps.next_obs[run, :, 2], rows + 100 * run + 1)
+        np.testing.assert_array_equal(memory.steps.act[run], rows % 2)
+        np.testing.assert_array_equal(memory.steps.last[run], rows % 2 == 1)
+        np.testing.assert_array_equal(memory.steps.round[run], rows // 20)
 
 
-def test_returns_are_sums_over_episodes_however_turns_cut_them(turns):
-    chunk = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *turns[:2])
+def test_returns_are_sums_over_episodes_however_updates_cut_them(chunks):
+    chunk = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *chunks[:2])
     totals, sums, counts = jnp.zeros(4), [], []
-    for part in turns[:2]:
-        totals, ended, count = finished(totals, part)
+    for part in chunks[:2]:
+        totals, ended, count = episode_returns(totals, part)
         sums.append(float(ended))
         counts.append(int(count))
     by_hand, left = [], []
@@ -185,24 +188,24 @@ def test_returns_are_sums_over_episodes_however_turns_cut_them(turns):
     np.testing.assert_array_equal(totals, left)
 
 
-def test_the_numpy_actor_that_workers_hold_is_the_jax_policy():
-    frame = Normalization(np.full(3, 0.5), np.full(3, 2.0), np.array([1.0, 0.0]), np.array([2.0, 0.5]))
-    frame = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), frame)
-    policy = Normalized(Gaussian.init(jax.random.key(0), 3, 2, (8,)), frame)
+def test_the_numpy_policy_of_workers_equals_the_jax_policy():
+    normalization = Normalization(np.full(3, 0.5), np.full(3, 2.0), np.array([1.0, 0.0]), np.array([2.0, 0.5]))
+    normalization = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), normalization)
+    policy = Normalized(Gaussian.init(jax.random.key(0), 3, 2, (8,)), normalization)
     obs = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
-    actor = _packed(Order(jax.device_get(policy), False, 0)).policy
+    actor = _packed(StepRequest(jax.device_get(policy), False, 0)).policy
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(actor))
     acted = actor.mode(None, obs)
     assert isinstance(acted, np.ndarray)
     np.testing.assert_allclose(acted, policy.mode(None, jnp.asarray(obs)), atol=1e-5)
     noise = np.random.default_rng(1).standard_normal((64, 2)).astype(np.float32)
-    inside, _ = policy.policy.draw_from(frame.encode_obs(jnp.asarray(obs)), jnp.asarray(noise))
+    inside, _ = policy.policy.draw_from(normalization.encode_obs(jnp.asarray(obs)), jnp.asarray(noise))
     drawn = actor.draw(None, obs, np.random.default_rng(1))
-    np.testing.assert_allclose(drawn, frame.decode_act(inside), atol=1e-5)
+    np.testing.assert_allclose(drawn, normalization.decode_act(inside), atol=1e-5)
     assert np.abs(drawn - acted).max() > 0.1
 
     choice = Categorical.init(jax.random.key(1), 3, 4, (8,))
-    copy = _packed(Order(jax.device_get(choice), False, 0)).policy
+    copy = _packed(StepRequest(jax.device_get(choice), False, 0)).policy
     np.testing.assert_array_equal(copy.mode(None, obs), choice.mode(None, jnp.asarray(obs)))
     gumbel = np.random.default_rng(2).gumbel(size=(64, 4))
     expected = np.argmax(np.asarray(choice.net(jnp.asarray(obs))) + gumbel, axis=-1)
@@ -258,17 +261,17 @@ def kept(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("understudy.train.imitate.Checkpoint", EveryRound)
-        before = lanes._turns._cache_size()
+        before = programs._advance._cache_size()
         options = {"seeds": SEEDS, "holdout": 0.0, "checkpoint": place, "visit": visit}
         result = us.imitate(LEARNER(), demonstrated(), Ladder(), **options)
-        programs = lanes._turns._cache_size() - before
-    return result, [*found[1:], dict(np.load(place))], programs
+        compiled = programs._advance._cache_size() - before
+    return result, [*found[1:], dict(np.load(place))], compiled
 
 
 def rows_of(arrays):
     """The history in a checkpoint: its last nine arrays."""
-    count = sum(name.startswith("around.") for name in arrays)
-    columns = [arrays[f"around.{i}"] for i in range(count - 9, count)]
+    count = sum(name.startswith("collector.") for name in arrays)
+    columns = [arrays[f"collector.{i}"] for i in range(count - 9, count)]
     return Transition(*columns[:8]), columns[8]
 
 
@@ -276,7 +279,7 @@ def test_a_rounds_program_is_compiled_once(kept):
     assert kept[2] == 1
 
 
-def test_checkpoints_keep_the_rows_that_are_real_and_few_others(kept):
+def test_checkpoints_store_only_filled_rows(kept):
     """In whole sixteenths of the room, which is 40: three rows each."""
     places = kept[1]
     sizes = [rows_of(arrays)[1].shape for arrays in places]
@@ -322,7 +325,7 @@ def is_finite(actor):
         (1e9, r"stopped in round \d: the critic's loss exploded, so the policy of round \d is kept"),
     ],
 )
-def test_a_run_that_breaks_says_so_and_keeps_what_was_good_while_the_others_go_on(kept, fault, words):
+def test_a_run_that_breaks_keeps_its_last_good_policy_and_the_others_continue(kept, fault, words):
     result = learn(Ladder(fault, CHANCE))
     broken = np.array([run.status != "finished" for run in result.runs])
     assert broken.any()
@@ -333,11 +336,11 @@ def test_a_run_that_breaks_says_so_and_keeps_what_was_good_while_the_others_go_o
             assert re.fullmatch(words, about.status)
             assert np.isnan(result.metrics["payoff"][run, -1])
         else:  # what others do is nothing to it
-            np.testing.assert_array_equal(result.metrics["critic_loss"][run], kept[0].history["critic_loss"][run])
+            np.testing.assert_array_equal(result.metrics["critic_loss"][run], kept[0].metrics["critic_loss"][run])
     assert not broken[result.selected]
 
 
-def test_when_every_run_breaks_at_once_an_error_says_so_and_nothing_is_kept(tmp_path, monkeypatch):
+def test_when_every_run_diverges_it_is_an_error_and_no_checkpoint_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr("understudy.train.imitate.Checkpoint", EveryRound)
     place = tmp_path / "place.npz"
     with pytest.raises(DivergedError, match=r"^every run diverged in round 1: \w+ is nan: lower the learning rate"):
@@ -345,7 +348,7 @@ def test_when_every_run_breaks_at_once_an_error_says_so_and_nothing_is_kept(tmp_
     assert not place.exists()
 
 
-def test_when_every_loss_explodes_the_runs_end_with_what_they_had(kept):
+def test_when_every_loss_explodes_the_runs_stop_with_their_first_policies(kept):
     result = learn(Ladder(), loss_limit=1e-9)
     status = "stopped in round 1: the critic's loss exploded, so the policy of round 0 is kept"
     assert [run.status for run in result.runs] == [status] * SEEDS
