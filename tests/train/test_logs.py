@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import struct
 import sys
 from pathlib import Path
@@ -343,3 +344,14 @@ def test_logs_that_cannot_be_moved_stay(tmp_path, capsys):
     err = capsys.readouterr().err
     assert f"{tmp_path}/r/tensorboard" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_writes_event_files(monkeypatch, tmp_path, events):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs/logging.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    names = {}
+    exec(code, names)
+    (folder,) = tmp_path.rglob("seed-1")
+    assert without(events(folder), "held_out_payoff") == expected_events(names["result"], 1)
