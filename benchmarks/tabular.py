@@ -33,8 +33,9 @@ import tyro
 
 from understudy.tabular import FiniteMDP, occupancy, soft_response, values
 from understudy.tabular.classical import feature_moments, maxent
+from understudy.tabular.compiling import over_batches
 from understudy.tabular.games import Game
-from understudy.tabular.mdp import Table, over_batches
+from understudy.tabular.mdp import Table
 from understudy.tabular.moments import reward_box
 from understudy.tabular.solvers import CHECK_EVERY, PACE, solve
 from understudy.train.results import provenance, write_csv

@@ -1,18 +1,15 @@
-"""The example MDPs: their experts, their gaps against closed forms, their drawings."""
+"""The example MDPs: their experts, and their gaps against closed forms."""
 
 from itertools import product
 
-import matplotlib.image
 import numpy as np
 import pytest
 
 from understudy.core.errors import SettingError
-from understudy.evaluation.drawing import CRASH, EXPERT
 from understudy.tabular import best_response, imitation_gap, performance
 from understudy.tabular.examples import (
     cliff,
     cliff_gap,
-    draw,
     erring,
     loop,
     loop_gap,
@@ -27,7 +24,7 @@ RETURNS = {"LOOP": 5, "CLIFF": 0, "UNICYCLE": 0, "TREE": 4}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_expert_is_a_policy_that_no_other_beats(name):
+def test_the_expert_is_optimal(name):
     example = EXAMPLES[name]
     check_policy(example.mdp, example.expert)
     check_table(example.mdp, example.reward, bound=1.0)
@@ -50,8 +47,8 @@ def test_the_gap_of_an_erring_learner_has_a_closed_form(name, where, closed_form
     np.testing.assert_allclose(found, closed_form(p, 6), rtol=1e-10, atol=1e-14)
 
 
-def test_one_step_costs_nothing_but_the_action():
-    """At T = 1 only CLIFF's −1 for a_2 is left."""
+def test_with_one_step_only_rewards_of_actions_count():
+    """At T = 1 an error costs CLIFF's −1 for a_2 and TREE's reward of the expert's action."""
     gaps = [
         float(imitation_gap(example.mdp, example.reward, example.expert, erring(example, 0.5)))
         for example in (loop(1), cliff(1), unicycle(1), tree(1, 2))
@@ -59,35 +56,35 @@ def test_one_step_costs_nothing_but_the_action():
     assert gaps == [0.0, 0.5, 0.0, 0.5]
 
 
-def test_loop_comes_back_and_the_others_do_not():
-    """Where the wrong action and then the expert's lead, from the start."""
-    for name, places in {"LOOP": [2, 1, 1], "CLIFF": [6, 6, 6], "UNICYCLE": [1, 1, 1]}.items():
+def test_the_expert_recovers_in_loop_only():
+    """The states after one wrong action in the first state, followed by the expert's actions."""
+    for name, expected in {"LOOP": [2, 1, 1], "CLIFF": [6, 6, 6], "UNICYCLE": [1, 1, 1]}.items():
         example = EXAMPLES[name]
-        following, acts = np.asarray(example.mdp.dynamics.index), example.expert[0].argmax(-1)
-        state, visited = following[0, 1], []
+        successors, acts = np.asarray(example.mdp.dynamics.index), example.expert[0].argmax(-1)
+        state, visited = successors[0, 1], []
         for _ in range(3):
             visited.append(int(state))
-            state = following[state, acts[state]]
-        assert visited == places
+            state = successors[state, acts[state]]
+        assert visited == expected
 
 
 @pytest.mark.parametrize(("horizon", "actions"), [(1, 3), (4, 1), (4, 2), (3, 4)])
-def test_each_sequence_of_actions_has_a_node_of_its_own(horizon, actions):
+def test_each_sequence_of_actions_has_its_own_node(horizon, actions):
     example = tree(horizon, actions)
-    following = np.asarray(example.mdp.dynamics.index)
+    successors = np.asarray(example.mdp.dynamics.index)
     nodes = {(): 0}
     for length in range(1, horizon):
         for sequence in product(range(actions), repeat=length):
-            nodes[sequence] = int(following[nodes[sequence[:-1]], sequence[-1]])
+            nodes[sequence] = int(successors[nodes[sequence[:-1]], sequence[-1]])
     assert sorted(nodes.values()) == list(range(example.mdp.states)), "one node each, and no others"
     assert example.mdp.states == sum(actions**depth for depth in range(horizon))
     on_path = [nodes[(actions - 1,) * length] for length in range(horizon)]
     assert np.argwhere(example.reward[0]).tolist() == [[node, actions - 1] for node in on_path]
     leaves = [nodes[sequence] for sequence in product(range(actions), repeat=horizon - 1)]
-    assert (following[leaves] == np.array(leaves)[:, None]).all()
+    assert (successors[leaves] == np.array(leaves)[:, None]).all()
 
 
-def test_a_learner_errs_alike_among_the_wrong_actions_and_only_where_there_are_any():
+def test_an_erring_learner_takes_wrong_actions_uniformly():
     learner = erring(EXAMPLES["TREE"], 0.2, where=3)
     np.testing.assert_allclose(learner[2, 3], [0.1, 0.1, 0.8])
     others = np.arange(EXAMPLES["TREE"].mdp.states) != 3
@@ -98,7 +95,7 @@ def test_a_learner_errs_alike_among_the_wrong_actions_and_only_where_there_are_a
     np.testing.assert_allclose(falls[0, :-1], np.tile([0.8, 0.2], (6, 1)))
 
 
-def test_large_trees_stay_within_reason():
+def test_the_tables_of_a_large_tree_are_views():
     example = tree(20, 2)
     assert example.mdp.states == 2**20 - 1
     assert example.expert.base is not None, "a view, not T copies"
@@ -112,27 +109,15 @@ def test_large_trees_stay_within_reason():
         (lambda: unicycle(2.5), "horizon is 2.5"),
         (lambda: tree(0, 2), "horizon is 0"),
         (lambda: tree(3, 0), "actions is 0"),
-        (lambda: tree(21, 2), r"has 2,097,151 nodes: at most 1,048,576"),
-        (lambda: tree(10**9, 7), r"has about 10\^845098039 nodes"),
-        (lambda: tree(2**20 + 1, 1), "has 1,048,577 nodes"),
+        (lambda: tree(21, 2), r"2,097,151 nodes"),
+        (lambda: tree(10**9, 7), r"10\^845098039 nodes"),
+        (lambda: tree(2**20 + 1, 1), "1,048,577 nodes"),
         (lambda: erring(EXAMPLES["LOOP"], 1.5), r"p is 1.5"),
-        (lambda: erring(EXAMPLES["LOOP"], 0.5, 3), "where is 3: 'all' or a state from 0 to 2"),
+        (lambda: erring(EXAMPLES["LOOP"], 0.5, 3), "where is 3"),
         (lambda: erring(EXAMPLES["LOOP"], 0.5, "s_1"), "where is 's_1'"),
-        (lambda: erring(EXAMPLES["CLIFF"], 0.5, 6), "CLIFF has no wrong action in s_x"),
-        (lambda: draw(tree(5, 3), "tree.png"), "has 121 nodes: at most 40"),
+        (lambda: erring(EXAMPLES["CLIFF"], 0.5, 6), "where is 6"),
     ],
 )
-def test_what_cannot_be_is_named(make, words):
+def test_invalid_arguments_raise(make, words):
     with pytest.raises(SettingError, match=words):
         make()
-
-
-@pytest.mark.parametrize(
-    "example", [loop(6), cliff(6), cliff(2), unicycle(6), tree(3, 2)], ids=lambda example: example.name
-)
-def test_a_drawing_shows_the_experts_actions_and_the_errors(example, tmp_path):
-    draw(example, tmp_path / "drawing.png")
-    picture = matplotlib.image.imread(tmp_path / "drawing.png")[..., :3]
-    for color in (EXPERT, CRASH):
-        wanted = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-        assert (abs(picture - wanted) < 0.01).all(-1).sum() > 500, f"{color} is in the picture"

@@ -1,4 +1,4 @@
-"""Recoverability: the constants that the paper's examples have, brute force, and the lemma on classification errors."""
+"""Recoverability: constants of the paper's examples, brute force, and the lemma on classification errors."""
 
 from itertools import product
 
@@ -10,8 +10,9 @@ from scipy.optimize import linprog
 from understudy.core.errors import SettingError, SpecError
 from understudy.tabular import FiniteMDP, advantages, imitation_gap
 from understudy.tabular.bounds import random_instances
+from understudy.tabular.compiling import exact
 from understudy.tabular.examples import cliff, loop, tree, unicycle
-from understudy.tabular.mdp import exact, stack
+from understudy.tabular.mdp import stack
 from understudy.tabular.recoverability import (
     Mistakes,
     advantage_error,
@@ -36,7 +37,7 @@ CONSTANTS = {
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_the_constants_of_the_examples(name):
-    """The paper: "LOOP is 1-recoverable", "CLIFF is not H-recoverable for any H < T". That depends on the class."""
+    """The paper: "LOOP is 1-recoverable", "CLIFF is not H-recoverable for any H < T". This depends on the class."""
     example, constants, within = CONSTANTS[name]
     classes = {"all": all_rewards(), "state": state_rewards(), "the paper's": plus_minus(example.reward)}
     found = {
@@ -73,8 +74,8 @@ def small(seed, horizon=2, states=2, actions=2):
     ],
     ids=lambda value: value.label if hasattr(value, "label") else "",
 )
-def test_the_supremum_is_that_over_all_corners(rewards, shape):
-    """A convex function of r is largest at a corner of the box: there are 2^8 at most."""
+def test_the_supremum_is_the_maximum_over_all_corners(rewards, shape):
+    """A convex function of r has its maximum at a corner of the box; there are at most 2^8."""
     mdp, expert = small(0)
     corners = np.array(list(product([-1.0, 1.0], repeat=int(np.prod(shape))))).reshape(-1, *shape)
     corners = np.broadcast_to(corners, (len(corners), 2, 2, 2))
@@ -85,8 +86,8 @@ def test_the_supremum_is_that_over_all_corners(rewards, shape):
     assert found[:, best.time, best.state, best.action].max() == pytest.approx(found.max(), abs=1e-12)
 
 
-def test_a_span_is_attained_by_one_of_its_rewards():
-    """The best θ points along ⟨φ, Δ⟩ at the worst mistake: the reward φ·θ alone has the constant of the span."""
+def test_the_constant_of_a_span_is_attained_by_one_of_its_rewards():
+    """The best θ points along ⟨φ, Δ⟩ at the worst mistake."""
     mdp, expert = small(1, horizon=3)
     features = np.random.default_rng(2).normal(size=(2, 2, 4))
     whole = recoverability(mdp, expert, spanned(features, radius=3.0))
@@ -103,30 +104,30 @@ def test_a_span_is_attained_by_one_of_its_rewards():
 @pytest.mark.parametrize(
     "rewards", [all_rewards(), all_rewards(True), state_rewards(), state_rewards(True)], ids=lambda one: one.label
 )
-def test_an_expert_alike_at_all_times_needs_its_first_mistakes_alone(rewards):
-    """The table of sup |A_t(s, a)| from mistakes at time 0 is that from all of them, and so is H."""
+def test_a_stationary_expert_needs_only_mistakes_at_time_0(rewards):
+    """The table of sup |A_t(s, a)| and H are the same with all mistakes."""
     mdp, expert = small(4, horizon=6)
     expert = np.broadcast_to(expert[:1], mdp.shape)
     first, every = Mistakes(mdp, expert), Mistakes(mdp, small(4, horizon=6)[1])
-    assert (first.alike, every.alike, len(first.pairs)) == (True, False, 3)
+    assert (first.stationary, every.stationary, len(first.pairs)) == (True, False, 3)
     tables = [exact(rewards.largest)(mdp, expert, mistakes) for mistakes in (first, every)]
     np.testing.assert_allclose(*tables, rtol=0, atol=1e-12)
     assert float(recoverability(mdp, expert, rewards).constant) == pytest.approx(tables[1].max(), abs=1e-12)
     example = loop(6)
     changed = example.expert.copy()
-    changed[-1, -1] = changed[-1, -1, ::-1]  # no longer alike; what follows the last step is nothing
+    changed[-1, -1] = changed[-1, -1, ::-1]  # no longer stationary, but after the last step nothing follows
     assert recovers_within(example.mdp, changed) == recovers_within(example.mdp, example.expert) == 2
 
 
-def test_cliff_with_a_long_horizon_is_quick():
-    """33,024 possible mistakes, of which S A are followed."""
+def test_cliff_with_a_long_horizon():
+    """It has 33,024 possible mistakes."""
     example = cliff(128)
     found = recoverability(example.mdp, example.expert)
     assert (float(found.constant), int(found.time)) == (256, 0)
     assert recovers_within(example.mdp, example.expert) == 128
 
 
-def test_a_batch_is_its_members():
+def test_a_batch_gives_the_results_of_its_mdps():
     pairs = [small(seed) for seed in range(3)]
     mdps, experts = stack([mdp for mdp, _ in pairs]), np.stack([expert for _, expert in pairs])
     rewards = np.random.default_rng(0).uniform(-1, 1, experts.shape)
@@ -142,7 +143,7 @@ def test_a_batch_is_its_members():
 
 
 def test_recovering_within_H_steps_implies_2H_and_not_H():
-    """Section 4.5's condition, on deterministic random MDPs whose experts forget a mistake, or do not."""
+    """Section 4.5's condition, on random deterministic MDPs."""
     rng = np.random.default_rng(0)
     count, horizon, states, actions = 60, 6, 4, 2
     mdps = stack(
@@ -154,13 +155,13 @@ def test_recovering_within_H_steps_implies_2H_and_not_H():
     of_state = recoverability(mdps, experts, state_rewards()).constant
     assert set(within) >= {3, 4, 5, 6}, "some recover and some do not"
     assert (of_all <= 2 * within + 1e-9).all()
-    assert (of_state <= 2 * (within - 1) + 1e-9).all(), "the mistake itself is in no other state"
-    assert (of_all > within).all(), "H would be wrong for every one of them"
-    assert np.isclose(of_all, 2 * within).any(), "and 2H is attained"
+    assert (of_state <= 2 * (within - 1) + 1e-9).all(), "the mistake itself does not change the state"
+    assert (of_all > within).all(), "H is no bound"
+    assert np.isclose(of_all, 2 * within).any(), "2H is attained"
 
 
 @pytest.fixture(scope="module")
-def judged():
+def random_results():
     """Gaps, constants and errors of 1,000 random instances, half of them with a deterministic expert."""
     mdp, expert, learner, reward = random_instances(3, 1000, 3, 3, 4)
     constant = recoverability(mdp, expert, plus_minus(reward)).constant
@@ -168,9 +169,9 @@ def judged():
     return mdp, expert, learner, gap, constant
 
 
-def test_classification_errors_bound_the_gap(judged):
+def test_classification_errors_bound_the_gap(random_results):
     """J(π_E) − J(π) ≤ H Σ_t E_{s ~ π} e_t(s), and the bound is attained."""
-    mdp, expert, learner, gap, constant = judged
+    mdp, expert, learner, gap, constant = random_results
     bound = np.asarray(error_bound(mdp, expert, learner, constant))
     assert (gap <= bound + 1e-12).all()
     assert (gap / bound).max() == pytest.approx(1.0, abs=1e-6)
@@ -178,8 +179,8 @@ def test_classification_errors_bound_the_gap(judged):
     assert 0.6 < (gap / bound)[~certain].max() <= 1
 
 
-def test_an_error_is_between_half_the_classification_error_and_all_of_it(judged):
-    _, expert, learner, *_ = judged
+def test_the_advantage_error_is_between_half_and_all_of_the_classification_error(random_results):
+    _, expert, learner, *_ = random_results
     error, whole = np.asarray(advantage_error(expert, learner)), np.asarray(classification_error(expert, learner))
     assert (error >= whole / 2 - 1e-12).all()
     assert (error <= np.minimum(whole, 1) + 1e-12).all()
@@ -187,8 +188,8 @@ def test_an_error_is_between_half_the_classification_error_and_all_of_it(judged)
     np.testing.assert_allclose(error[certain], whole[certain] / 2, atol=1e-12)
 
 
-def test_an_error_is_the_worst_mean_of_an_advantage():
-    """max −π·A over |A| ≤ 1 with π_E·A = 0, as a linear program."""
+def test_the_advantage_error_solves_its_linear_program():
+    """max −π·A over |A| ≤ 1 with π_E·A = 0."""
     rng = np.random.default_rng(0)
     experts, policies = rng.dirichlet(np.full(4, 0.5), (2, 20))
     experts[:5] = np.eye(4)[rng.integers(4, size=5)]
@@ -201,7 +202,7 @@ def test_an_error_is_the_worst_mean_of_an_advantage():
 
 
 def test_half_the_classification_error_is_not_enough_for_a_stochastic_expert():
-    """A fair coin of an expert, and a learner that always takes the wrong side: the gap is H l, twice H l / 2."""
+    """The expert takes both actions with probability 1/2, the learner always the wrong one: the gap is H l."""
     mdp = FiniteMDP(np.zeros((1, 2), int), [1.0], 1)
     expert, learner, reward = np.array([[[0.5, 0.5]]]), np.array([[[0.0, 1.0]]]), np.array([[[1.0, -1.0]]])
     constant = recoverability(mdp, expert, plus_minus(reward)).constant
@@ -219,16 +220,16 @@ def test_half_the_classification_error_is_not_enough_for_a_stochastic_expert():
         (lambda mdp, expert: recoverability(mdp, expert, spanned(np.ones((3, 2, 1)))), SpecError, "features have"),
         (lambda mdp, expert: spanned(np.full((2, 2, 1), np.nan)), SpecError, r"features \[0, 0, 0\] are not finite"),
         (lambda mdp, expert: spanned([[[1.0], [1.0, 2.0]]]), SpecError, "features are not an array of numbers"),
-        (lambda mdp, expert: recoverability(mdp, expert[..., ::-1]), SpecError, "that state does not have that action"),
+        (lambda mdp, expert: recoverability(mdp, expert[..., ::-1]), SpecError, "is positive"),
         (lambda mdp, expert: error_bound(mdp, expert, 2 * expert, 1.0), SpecError, "does not sum to one"),
         (lambda mdp, expert: spanned(np.ones((2, 2, 1)), radius=0), SettingError, "radius is 0"),
     ],
 )
-def test_what_does_not_fit_is_named(make, error, words):
+def test_invalid_arguments_raise(make, error, words):
     with pytest.raises(error, match=words):
         make(*small(0))
 
 
-def test_precision_is_left_alone():
+def test_the_precision_of_the_rest_of_the_program_does_not_change():
     assert jax.numpy.zeros(()).dtype == np.float32
     assert recoverability(*small(0)).constant.dtype == np.float64

@@ -1,12 +1,12 @@
-"""Solvers: the requested δ by certificate, for all six combinations of game and side; the lemma behind the dual."""
+"""Solvers: certified equilibria for all combinations of game and side, and the lemma behind the dual."""
 
 import jax
 import numpy as np
 import pytest
 
-from test_tabular_games import MOMENTS, classes, instance
+from support.tabular import MOMENTS, moment_classes, random_game
 from understudy.core.errors import SettingError, SpecError
-from understudy.tabular import imitation_gap, uniform
+from understudy.tabular import FiniteMDP, imitation_gap, uniform
 from understudy.tabular.examples import cliff, loop, unicycle
 from understudy.tabular.games import Game
 from understudy.tabular.moments import q_box, reward_box, span
@@ -22,9 +22,9 @@ from understudy.tabular.solvers import (
 
 @pytest.mark.parametrize("side", ["primal", "dual"])
 @pytest.mark.parametrize("moments", MOMENTS)
-def test_all_six_meet_their_certificate(moments, side):
-    """And the certificate bounds the gap: 2T (reward) or 2T² (Q) times the payoff."""
-    mdp, expert, _, reward = instance(1, 5, 3, 8)
+def test_every_game_is_solved_to_its_certificate(moments, side):
+    """The payoff times 2T (reward) or 2T² (Q) bounds the gap."""
+    mdp, expert, _, reward = random_game(1, 5, 3, 8)
     game = Game(moments, mdp, expert)
     box = reward_box(mdp) if moments == "reward" else q_box(mdp)
     found = solve(game, box, side, delta=0.02)
@@ -40,16 +40,16 @@ def test_all_six_meet_their_certificate(moments, side):
 
 
 @pytest.mark.parametrize("name", ["stationary", "induced", "span", "kernel"])
-def test_other_classes_are_solved_too(name):
-    mdp, expert, _, _ = instance(2)
-    moments = classes(mdp, expert)[name]
+def test_other_classes_are_solved(name):
+    mdp, expert, _, _ = random_game(2)
+    moments = moment_classes(mdp, expert)[name]
     game = Game("on-Q" if name == "induced" else "reward", mdp, expert)
     for side in ("primal", "dual"):
         assert solve(game, moments, side, delta=0.03).met
 
 
 @pytest.mark.parametrize("make", [loop, cliff, unicycle])
-def test_the_examples_are_solved_in_all_six_ways(make):
+def test_the_examples_are_solved(make):
     example = make(6)
     for moments in MOMENTS:
         box = reward_box(example.mdp) if moments == "reward" else q_box(example.mdp)
@@ -58,9 +58,9 @@ def test_the_examples_are_solved_in_all_six_ways(make):
             assert found.met, str(found)
 
 
-def test_what_the_proofs_ask_for_grows_with_the_class():
-    """FTRL's bound is quadratic in the size of f: a ball a hundred times as large asks for 10,000 times as much."""
-    mdp, expert, _, _ = instance(3)
+def test_the_proof_bound_grows_with_the_square_of_the_class():
+    """A ball of 100 times the radius has 10,000 times the bound of FTRL."""
+    mdp, expert, _, _ = random_game(3)
     features = np.random.default_rng(0).normal(size=(mdp.states, mdp.actions, 2))
     small, large = (
         solve(Game("reward", mdp, expert), span(mdp, features, radius), max_iterations=10).proof_bound
@@ -69,14 +69,14 @@ def test_what_the_proofs_ask_for_grows_with_the_class():
     assert large == pytest.approx(1e4 * small)
 
 
-def test_a_class_of_another_mdp_is_refused():
-    mdp, expert, _, _ = instance(3)
+def test_a_class_of_another_mdp_raises():
+    mdp, expert, _, _ = random_game(3)
     with pytest.raises(SpecError, match="F_Q/2T"):
-        solve(Game("off-Q", mdp, expert), q_box(instance(0, 5, 2, 3)[0]))
+        solve(Game("off-Q", mdp, expert), q_box(random_game(0, 5, 2, 3)[0]))
 
 
-def test_what_is_not_met_is_said():
-    mdp, expert, _, _ = instance(3)
+def test_an_unmet_certificate_is_reported():
+    mdp, expert, _, _ = random_game(3)
     found = solve(Game("reward", mdp, expert), reward_box(mdp), "primal", delta=1e-6, max_iterations=20)
     assert not found.met
     assert found.iterations == 20
@@ -89,27 +89,25 @@ def test_what_is_not_met_is_said():
 def test_the_entropy_regularisation_lemma(moments):
     """sup_f U(π̂, f) ≤ Q_M √(2δ/α) + α T (ln|A| + ln|S|), δ being π̂'s certificate in the regularised game.
 
-    Solved far enough that the right-hand side says something: it is below the payoff of the uniform policy.
+    After enough iterations the right-hand side is below the payoff of the uniform policy.
     """
-    mdp, expert, _, _ = instance(4)
+    mdp, expert, _, _ = random_game(4)
     game = Game(moments, mdp, expert)
     box = reward_box(mdp) if moments == "reward" else q_box(mdp)
     alpha, idle = 0.003, float(box.sup(game.difference(uniform(mdp))))
-    said = []
+    bounds = []
     for iterations in (100, 60_000):
         found = solve(game, box, "dual", delta=1e-9, alpha=alpha, max_iterations=iterations)
         delta = float(regularised_certificate(game, box, found.policy, found.f, np.asarray(alpha)))
         assert delta >= -1e-12
-        said.append(lemma_bound(game, max(delta, 0.0), alpha))
-        assert found.payoff <= said[-1]
-    assert said[1] < idle
+        bounds.append(lemma_bound(game, max(delta, 0.0), alpha))
+        assert found.payoff <= bounds[-1]
+    assert bounds[1] < idle
 
 
-def test_the_proofs_numbers():
+def test_the_numbers_of_the_proofs():
     """1/δ' = 64 Q_M² T (ln|A| + ln|S|) / δ³, about 1.5e6 at δ = 0.1, T = 10, |S||A| = 10."""
     rng = np.random.default_rng(0)
-    from understudy.tabular import FiniteMDP
-
     mdp = FiniteMDP(rng.dirichlet(np.ones(5), (5, 2)), np.ones(5) / 5, 10)
     game = Game("reward", mdp, np.full(mdp.shape, 0.5))
     assert 1 / proof_delta(game, 0.1) == pytest.approx(64 * 10 * np.log(10) / 1e-3, rel=1e-9)
@@ -118,7 +116,7 @@ def test_the_proofs_numbers():
 
 
 def test_solving_twice_gives_the_same_policy_bit_for_bit():
-    mdp, expert, _, _ = instance(6)
+    mdp, expert, _, _ = random_game(6)
     game = Game("off-Q", mdp, expert)
     first, second = (solve(game, q_box(mdp), "dual", delta=0.05) for _ in range(2))
     np.testing.assert_array_equal(first.policy, second.policy)

@@ -1,4 +1,4 @@
-"""The supplement's moment types: values in the reward payoff, observations alone, rewards and then Q, and PSDP."""
+"""The supplement: mixed moments, imitation from observations, reward-plus-Q moments, and PSDP."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def random_instances(seed, states, actions, horizon, batch=()):
 
 
 def later_learner(rng, expert, learner):
-    """The expert before a random time, the learner from then on: errors at any distance from the horizon."""
+    """The expert before a random time, the learner from then on."""
     horizon = expert.shape[-3]
     start = rng.integers(0, horizon, (*expert.shape[:-3], 1, 1, 1))
     return np.where(np.arange(horizon)[:, None, None] < start, expert, learner)
@@ -53,7 +53,7 @@ def worst_gap(mdp, expert, policy):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_values_in_the_reward_payoff_are_the_gap(shape):
+def test_mixed_payoffs_add_up_to_the_gap(shape):
     """J(π_E) − J(π) = T [U1(−Q^μ) + U1(V^μ)] for μ the learner, the expert, and any third policy."""
     mdp, reward, expert, learner, third = random_instances(0, *shape, batch=(100,))
     gap = np.asarray(imitation_gap(mdp, reward, expert, learner))
@@ -75,15 +75,15 @@ def test_the_two_terms_are_payoffs_of_the_reward_game():
 
 
 def test_the_mixed_bound_holds_and_is_attained_up_to_a_half():
-    """gap ≤ 4T² sup U1 on 10,000 MDPs, for the worst reward; the two suprema added are tight at the last step."""
-    mdp, _, expert, learner, _ = random_instances(2, 4, 3, 6, batch=(10_000,))
+    """gap ≤ 4T² sup U1 for the worst reward. The sum of the two suprema is tight for errors in the last step."""
+    mdp, _, expert, learner, _ = random_instances(2, 4, 3, 6, batch=(2_000,))
     learner = later_learner(np.random.default_rng(2), expert, learner)
     gap, bound = worst_gap(mdp, expert, learner), np.asarray(mixed_bound(mdp, expert, learner))
     assert (gap <= bound).all()
     assert 0.5 - 1e-9 < (gap / bound).max() < 0.5 + 1e-9
     at_last = (learner[:, :-1] == expert[:, :-1]).all((1, 2, 3))
     added = 2 * 6**2 * np.sum([np.asarray(part) for part in mixed_suprema(mdp, expert, learner)], axis=0)
-    assert at_last.sum() > 1_000
+    assert at_last.sum() > 200
     np.testing.assert_allclose(gap[at_last], added[at_last], rtol=1e-10)
     assert (gap <= added + 1e-10).all()
 
@@ -100,8 +100,8 @@ def test_on_cliff_the_mixed_gap_is_linear_in_the_horizon():
         assert gap >= epsilon * horizon - 1e-12
 
 
-def test_functions_of_state_see_the_states_marginals_alone():
-    """sup Σ w·f over F_V/2T is Σ_t (T − t)/2T ‖Σ_a w_t‖₁, `best` attains it, and no function of the class is above."""
+def test_the_supremum_over_functions_of_state_depends_on_state_marginals():
+    """sup Σ w·f over F_V/2T is Σ_t (T − t)/2T ‖Σ_a w_t‖₁, `best` attains it, and no function of the class is larger."""
     mdp, _, expert, learner, _ = random_instances(3, 4, 3, 5)
     box, game, rng = state_box(mdp), Game("reward", mdp, expert), np.random.default_rng(3)
     w = np.asarray(game.difference(learner))
@@ -120,7 +120,7 @@ def test_functions_of_state_see_the_states_marginals_alone():
 
 @pytest.mark.parametrize("shape", [(5, 3, 8), (10, 4, 20)])
 def test_state_distributions_are_matched_to_the_tolerance(shape):
-    """The certificate is met, is what the games say it is, and bounds the gap of every reward of the state alone."""
+    """The certificate is met, agrees with the games, and bounds the gap of every reward of the state."""
     mdp, reward, expert, *_ = random_instances(4, *shape)
     found = match_states(mdp, observations(mdp, expert), 1e-3)
     game, critic = Game("reward", mdp, expert), np.asarray(found.critic)
@@ -136,7 +136,7 @@ def test_state_distributions_are_matched_to_the_tolerance(shape):
 
 def test_the_observation_bound_holds_and_is_attained():
     """For the worst reward of the state on 10,000 MDPs; equality where only the last step's states differ."""
-    mdp, _, expert, learner, _ = random_instances(5, 4, 3, 6, batch=(10_000,))
+    mdp, _, expert, learner, _ = random_instances(5, 4, 3, 6, batch=(2_000,))
     learner = later_learner(np.random.default_rng(5), expert, learner)
     gap = np.abs(np.asarray(observations(mdp, expert)) - np.asarray(observations(mdp, learner))).sum((1, 2))
     bound = np.asarray(observation_bound(mdp, expert, learner))
@@ -144,15 +144,15 @@ def test_the_observation_bound_holds_and_is_attained():
     assert (gap / np.maximum(bound, 1e-9)).max() == pytest.approx(1, abs=1e-6)
 
 
-def test_states_that_cannot_be_reached_are_matched_as_well_as_can_be():
-    """Two states that are never left: seen in the other from t = 1 on, the value is Σ_{t ≥ 1} (T − t) / T²."""
+def test_unreachable_states_are_matched_as_well_as_possible():
+    """Two absorbing states; the expert is observed in the other from t = 1 on. The value is Σ_{t ≥ 1} (T − t) / T²."""
     mdp = FiniteMDP(np.array([[0, 0], [1, 1]]), [1.0, 0.0], 4)
     found = match_states(mdp, np.array([[1, 0], [0, 1], [0, 1], [0, 1]]), 1e-3)
     assert found.certificate <= 1e-3
     assert found.payoff == pytest.approx(6 / 16, abs=1e-12)
 
 
-def test_on_cliff_the_states_tell_all_actions_but_the_last():
+def test_on_cliff_the_states_determine_all_actions_but_the_last():
     example = cliff(6)
     found = match_states(example.mdp, observations(example.mdp, example.expert), 1e-4)
     on_chain = np.asarray(found.policy)[np.arange(6), np.arange(6)]
@@ -161,7 +161,7 @@ def test_on_cliff_the_states_tell_all_actions_but_the_last():
 
 
 def test_a_reward_on_actions_is_not_imitated_from_observations():
-    """Two actions with one successor: every state moment matches, and half of the actions are wrong."""
+    """Two actions with the same successor: every state moment matches, and half of the actions are wrong."""
     mdp = FiniteMDP(np.tile([[1], [0]], (1, 2)), [1.0, 0.0], 10)
     expert = np.broadcast_to([1.0, 0.0], mdp.shape)
     found = match_states(mdp, observations(mdp, expert), 1e-6)
@@ -173,8 +173,8 @@ def test_a_reward_on_actions_is_not_imitated_from_observations():
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("moments", MOMENTS)
-def test_every_cut_off_gives_the_same_gap(shape, moments):
-    """U at f = −r and g = −Q^π (−Q^{π_E}) is (J(π_E) − J(π)) / T from T' = 0, pure Q, to T' ≥ T, pure rewards."""
+def test_every_cut_gives_the_same_gap(shape, moments):
+    """U at f = −r and g = −Q^π (−Q^{π_E}) is (J(π_E) − J(π)) / T from T' = 0 (only Q) to T' ≥ T (only rewards)."""
     mdp, reward, expert, learner, _ = random_instances(6, *shape, batch=(20,))
     gap = np.asarray(imitation_gap(mdp, reward, expert, learner))
     q = np.asarray(q_values(mdp, reward, learner if moments == "off-Q" else expert))
@@ -183,7 +183,7 @@ def test_every_cut_off_gives_the_same_gap(shape, moments):
         np.testing.assert_allclose(np.asarray(found) * mdp.horizon, gap, rtol=0, atol=1e-10)
 
 
-def test_the_expansion_is_the_sum_along_the_policys_own_rollout():
+def test_the_expansion_is_the_sum_along_the_policys_rollout():
     mdp, f, policy, *_ = random_instances(7, 3, 2, 4)
     g = random_instances(8, 3, 2, 4)[1]
     transitions = np.asarray(mdp.dynamics.probabilities)
@@ -201,7 +201,7 @@ def test_the_expansion_is_the_sum_along_the_policys_own_rollout():
 
 @pytest.mark.parametrize("moments", MOMENTS)
 def test_the_payoff_telescopes_from_the_q_game_to_the_reward_game(moments):
-    """Σ w·f + Σ v·g is the payoff for any f and g; T' = 0 is U2 (U3) at g, T' ≥ T is U1 at f."""
+    """Σ w·f + Σ v·g is the payoff for any f and g. T' = 0 is U2 (U3) at g, T' ≥ T is U1 at f."""
     mdp, f, expert, learner, g = random_instances(9, 4, 3, 6)
     for cut in range(7):
         w, v = (np.asarray(part) for part in combined_difference(mdp, expert, learner, cut, moments))
@@ -215,7 +215,7 @@ def test_the_payoff_telescopes_from_the_q_game_to_the_reward_game(moments):
 
 
 def test_rewards_on_the_experts_states_are_not_the_gap():
-    """As the display is printed, at T' = T on CLIFF: it finds p where the learner loses p T."""
+    """The supplement's equation at T' = T on CLIFF gives p, but the gap is p T."""
     example, p, horizon = cliff(8), 0.1, 8
     learner = erring(example, p, 0)
     states = np.asarray(observations(example.mdp, example.expert))[..., None]
@@ -229,9 +229,9 @@ def test_rewards_on_the_experts_states_are_not_the_gap():
 
 
 @pytest.mark.parametrize("moments", MOMENTS)
-def test_the_combined_bound_holds_at_every_cut_off(moments):
-    """gap ≤ 2T sup_f U + 2T² sup_g U ≤ 2T² sup U, for the worst reward; it is the gap at T' ≥ T."""
-    mdp, _, expert, learner, _ = random_instances(10, 4, 3, 6, batch=(2_000,))
+def test_the_combined_bound_holds_at_every_cut(moments):
+    """gap ≤ 2T sup_f U + 2T² sup_g U ≤ 2T² sup U for the worst reward. At T' ≥ T the bound is the gap."""
+    mdp, _, expert, learner, _ = random_instances(10, 4, 3, 6, batch=(500,))
     learner = later_learner(np.random.default_rng(10), expert, learner)
     gap = worst_gap(mdp, expert, learner)
     for cut in range(7):
@@ -242,23 +242,23 @@ def test_the_combined_bound_holds_at_every_cut_off(moments):
     np.testing.assert_allclose(bound, gap, rtol=1e-10)
 
 
-def test_psdp_reproduces_an_expert_of_its_class():
-    """Every error is 0, and so is the gap of the worst reward: for all policies, and for those of aliased states."""
+def test_psdp_reproduces_an_expert_in_its_class():
+    """All errors and the gap of the worst reward are 0, also with aliased states."""
     mdp, _, expert, *_ = random_instances(11, 5, 3, 6)
     found = psdp(mdp, expert)
     assert found.errors.max() < 1e-9
     assert worst_gap(mdp, expert, found.policy) < 1e-9
-    seen = np.array([0, 0, 1, 1, 2])
-    alike = expert[:, [0, 0, 2, 2, 4]]
-    found = psdp(mdp, alike, seen=seen)
+    observed = np.array([0, 0, 1, 1, 2])
+    aliased = expert[:, [0, 0, 2, 2, 4]]
+    found = psdp(mdp, aliased, observed=observed)
     assert found.errors.max() < 1e-9
-    assert worst_gap(mdp, alike, found.policy) < 1e-9
+    assert worst_gap(mdp, aliased, found.policy) < 1e-9
     example = cliff(5)
     assert worst_gap(example.mdp, example.expert, psdp(example.mdp, example.expert).policy) < 1e-9
 
 
-def test_psdps_errors_are_distances_of_futures():
-    """For all rewards, ε_t = Σ_{t' ≥ t} ‖ν^π_{t'} − ν^E_{t'}‖₁: from d^E_t, one step of π_t or of π_E, then π."""
+def test_psdps_errors_are_distances_of_future_occupancies():
+    """For all rewards, ε_t = Σ_{t' ≥ t} ‖ν^π_{t'} − ν^E_{t'}‖₁: from d^E_t, one step of π_t or π_E, then π."""
     mdp, _, expert, learner, _ = random_instances(12, 4, 3, 5)
     transitions, states = np.asarray(mdp.dynamics.probabilities), np.asarray(observations(mdp, expert))
     for t, error in enumerate(np.asarray(moment_errors(mdp, expert, learner))):
@@ -271,10 +271,10 @@ def test_psdps_errors_are_distances_of_futures():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_approximate_match_keeps_the_off_q_bound(seed):
-    """States in pairs look alike: worst gap ≤ Σ_t ε_t ≤ 2T² sup U2, and each step is the best its class has."""
+    """With pairs of aliased states: worst gap ≤ Σ_t ε_t ≤ 2T² sup U2, and each step is optimal in its class."""
     mdp, _, expert, *_ = random_instances(20 + seed, 6, 3, 5)
-    seen = np.arange(6) // 2
-    found = psdp(mdp, expert, seen=seen)
+    observed = np.arange(6) // 2
+    found = psdp(mdp, expert, observed=observed)
     assert (found.policy[:, ::2] == found.policy[:, 1::2]).all()
     off_q = 2 * 5**2 * float(q_box(mdp).sup(Game("off-Q", mdp, expert).difference(found.policy)))
     assert 0.1 < worst_gap(mdp, expert, found.policy) <= found.errors.sum() <= off_q
@@ -282,12 +282,12 @@ def test_an_approximate_match_keeps_the_off_q_bound(seed):
     for t in range(5):
         for _ in range(4):
             other = found.policy.copy()
-            other[t] += 0.1 * (rng.dirichlet(np.full(3, 0.3), 3)[seen] - other[t])
+            other[t] += 0.1 * (rng.dirichlet(np.full(3, 0.3), 3)[observed] - other[t])
             assert float(moment_errors(mdp, expert, other)[t]) >= found.errors[t] - 1e-9
 
 
-def test_few_rewards_are_matched_outside_the_experts_class():
-    """A reward for the last state alone asks nothing of actions that lead alike; all rewards together do."""
+def test_few_reward_features_can_be_matched_outside_the_experts_class():
+    """A reward of the last state does not depend on actions with the same successor; other rewards do."""
     transitions = np.array([[1, 2], [3, 3], [3, 3], [3, 3]])
     mdp = FiniteMDP(transitions, [1.0, 0, 0, 0], 4)
     expert = np.zeros(mdp.shape)
@@ -296,17 +296,17 @@ def test_few_rewards_are_matched_outside_the_experts_class():
     expert[:, 2] = [0, 1]
     sparse = np.zeros((4, 2, 1))
     sparse[3] = 1
-    seen = [0, 1, 1, 2]
-    found = psdp(mdp, expert, sparse, seen)
+    observed = [0, 1, 1, 2]
+    found = psdp(mdp, expert, sparse, observed)
     assert found.errors.max() < 1e-9
     assert float(imitation_gap(mdp, np.broadcast_to(sparse[..., 0], mdp.shape), expert, found.policy)) == pytest.approx(
         0
     )
-    assert psdp(mdp, expert, seen=seen).errors[1] == pytest.approx(1)
+    assert psdp(mdp, expert, observed=observed).errors[1] == pytest.approx(1)
 
 
-def test_a_span_of_rewards_bounds_its_own_gaps():
-    """J(π_E) − J(π) ≤ Σ_t ε_t for r = φ·θ, |θ_k| ≤ 1, features that vary in time, and aliased states."""
+def test_the_errors_of_a_span_bound_its_gaps():
+    """J(π_E) − J(π) ≤ Σ_t ε_t for r = φ·θ, |θ_k| ≤ 1, with time-dependent features and aliased states."""
     mdp, _, expert, *_ = random_instances(13, 6, 3, 5)
     rng = np.random.default_rng(13)
     features = rng.uniform(-0.5, 0.5, (*mdp.shape, 2))
@@ -315,7 +315,7 @@ def test_a_span_of_rewards_bounds_its_own_gaps():
         assert float(imitation_gap(mdp, features @ theta, expert, found.policy)) <= found.errors.sum() + 1e-12
 
 
-def test_broken_arguments_are_named():
+def test_invalid_arguments_raise():
     mdp, reward, expert, learner, _ = random_instances(14, 3, 2, 4)
     batch, _, experts, *_ = random_instances(14, 3, 2, 4, batch=(2,))
     apart = FiniteMDP(np.zeros((2, 2), int), [1.0, 0.0], 1, [[True, False], [False, True]])
@@ -346,10 +346,10 @@ def test_broken_arguments_are_named():
         moment_errors(mdp, expert, learner, [[[0.0], [1.0, 2.0]]] * 3)
     with pytest.raises(SpecError, match=r"features have shape \(3, 2, 0\)"):
         psdp(mdp, expert, np.zeros((3, 2, 0)))
-    with pytest.raises(SpecError, match=r"seen is \[0, -1, 1\]"):
-        psdp(mdp, expert, seen=[0, -1, 1])
-    with pytest.raises(SpecError, match="the states seen as 0 have no action in common"):
-        psdp(apart, np.array([[[1.0, 0.0], [0.0, 1.0]]]), seen=[0, 0])
+    with pytest.raises(SpecError, match=r"observed is \[0, -1, 1\]"):
+        psdp(mdp, expert, observed=[0, -1, 1])
+    with pytest.raises(SpecError, match="the states observed as 0"):
+        psdp(apart, np.array([[[1.0, 0.0], [0.0, 1.0]]]), observed=[0, 0])
     with pytest.raises(SpecError, match="the expert has shape"):
         psdp(mdp, expert[:2])
     with pytest.raises(SpecError, match=r"the expert \[0, 0, 1\] is positive"):
@@ -370,17 +370,17 @@ OF_POLICIES = {
 
 
 @pytest.mark.parametrize("function", OF_POLICIES.values(), ids=OF_POLICIES)
-def test_what_is_no_policy_is_named_and_not_measured(function):
-    """For one MDP, and for a batch where batches are taken."""
+def test_an_invalid_policy_raises(function):
+    """For one MDP, and for a batch if the function takes batches."""
     mdp, reward, expert, learner, _ = random_instances(15, 3, 2, 4)
     lacking = FiniteMDP(mdp.dynamics.probabilities, mdp.initial, 4, [[True, True], [True, True], [True, False]])
     with pytest.raises(SpecError, match=r"the expert \[0, 0\] does not sum to one"):
         function(mdp, reward, 2 * expert, learner)
-    with pytest.raises(SpecError, match=r"the policy.*is negative or not a number"):
+    with pytest.raises(SpecError, match=r"the policy.*is negative or not"):
         function(mdp, reward, expert, np.where(learner == learner.max(), np.nan, learner))
     with pytest.raises(SpecError, match=r"the policy has shape \(3, 3, 2\)"):
         function(mdp, reward, expert, learner[1:])
-    with pytest.raises(SpecError, match=r"the expert \[0, 2, 1\] is positive, but that state does not have"):
+    with pytest.raises(SpecError, match=r"the expert \[0, 2, 1\] is positive"):
         function(lacking, reward, expert, learner)
     if function is not OF_POLICIES["moment_errors"]:
         mdps, rewards, experts, learners, _ = random_instances(15, 3, 2, 4, batch=(2,))
@@ -388,22 +388,22 @@ def test_what_is_no_policy_is_named_and_not_measured(function):
             function(mdps, rewards, experts, 2 * learners)
 
 
-def test_costs_that_are_no_tables_are_named():
+def test_an_invalid_cost_raises():
     mdp, reward, expert, learner, _ = random_instances(16, 3, 2, 4)
     broken = np.where(reward == reward.max(), np.inf, reward)
-    with pytest.raises(SpecError, match=r"the reward.*is not a number"):
+    with pytest.raises(SpecError, match=r"the reward.*is not"):
         mixed_payoffs(mdp, broken, expert, learner, expert)
-    with pytest.raises(SpecError, match=r"f.*is not a number"):
+    with pytest.raises(SpecError, match=r"f.*is not"):
         expansion(mdp, broken, reward, expert, 1)
     with pytest.raises(SpecError, match=r"g has shape \(3, 2\)"):
         combined_payoff(mdp, reward, reward[0], expert, learner, 1, "off-Q")
 
 
-@pytest.mark.parametrize("most", [1, 49, 120])
-def test_no_more_iterations_are_made_than_asked_for(most):
+@pytest.mark.parametrize("max_iterations", [1, 49, 120])
+def test_matching_stops_after_max_iterations(max_iterations):
     mdp, _, expert, *_ = random_instances(17, 3, 2, 4)
-    found = match_states(mdp, observations(mdp, expert), 1e-12, most)
-    assert found.iterations == most
+    found = match_states(mdp, observations(mdp, expert), 1e-12, max_iterations)
+    assert found.iterations == max_iterations
     assert found.certificate > 1e-12
     payoff = float(state_box(mdp).sup(Game("reward", mdp, expert).difference(found.policy)))
     assert found.payoff == pytest.approx(payoff, abs=1e-12)

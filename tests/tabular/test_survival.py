@@ -1,6 +1,5 @@
-"""A learned reward's sign leaks into how long the learner lives, unless ended episodes go on: exactly, on a chain."""
+"""Survival bias on a chain: a reward's constant changes episode lengths unless ended episodes continue."""
 
-import re
 from pathlib import Path
 
 import jax
@@ -16,7 +15,6 @@ from understudy.tabular.survival import ALIVE, END, ENDED, FORMS, STAY, ending, 
 
 HORIZON, ALPHA = 20, 0.01
 SHORT, LONG = 0.5, 0.03
-PAGE = (Path(__file__).parents[2] / "docs/absorbing.md").read_text(encoding="utf-8")
 CONSTANTS = {
     "AdRIL": 0.0,
     "SQIL": 0.5,
@@ -49,8 +47,8 @@ def respond(chain, reward, alpha=ALPHA):
     return policy, expected_length(occupancy(chain, policy))
 
 
-def paid(constant, absorbing):
-    """`constant` for each step of life, and after it if the end state is absorbing."""
+def constant_reward(constant, absorbing):
+    """`constant` for each step alive, and in the end state if it is absorbing."""
     reward = np.full((2, 2), float(constant))
     if not absorbing:
         reward[ENDED] = 0
@@ -58,7 +56,7 @@ def paid(constant, absorbing):
 
 
 def length_under_a_bonus(constant, alpha=ALPHA):
-    """Each of T + 1 episodes has weight e^{c · length / α}: lengths are 1, ..., T − 1, and T twice, ended or not."""
+    """Each of T + 1 episodes has the weight e^{c · length / α}. Lengths are 1, ..., T − 1, and T twice."""
     lengths = np.append(np.arange(1, HORIZON + 1), HORIZON)
     scores = constant * lengths / alpha
     weights = np.exp(scores - scores.max())
@@ -66,7 +64,7 @@ def length_under_a_bonus(constant, alpha=ALPHA):
 
 
 @pytest.mark.parametrize("q", [SHORT, LONG, 0.9])
-def test_the_chains_occupancies_are_in_closed_form(chain, q):
+def test_the_chains_occupancies_have_a_closed_form(chain, q):
     visited = visits(chain, q)
     alive = (1 - q) ** np.arange(HORIZON)
     np.testing.assert_allclose(visited[:, ALIVE, STAY], (1 - q) * alive, atol=1e-15)
@@ -78,18 +76,18 @@ def test_the_chains_occupancies_are_in_closed_form(chain, q):
 @every_form
 @pytest.mark.parametrize("q", [SHORT, LONG])
 @pytest.mark.parametrize("ends", ["absorbing", "episodes", "steps"])
-def test_where_the_learner_does_as_the_expert_the_reward_is_a_constant(chain, form, q, ends):
+def test_at_the_experts_occupancy_the_reward_is_a_constant(chain, form, q, ends):
     expert = visits(chain, q)
     reward = form_reward(form, expert, expert, ends)
-    expected = paid(CONSTANTS[form], ends == "absorbing")
-    expected[ENDED, END] = 0  # there is no such action
+    expected = constant_reward(CONSTANTS[form], ends == "absorbing")
+    expected[ENDED, END] = 0  # the action is not available
     np.testing.assert_allclose(reward, expected, atol=1e-12)
 
 
 @every_form
 @pytest.mark.parametrize("q", [SHORT, LONG])
-def test_without_an_absorbing_state_that_constant_is_a_bonus_for_life_or_a_fine(chain, form, q):
-    """The probability of staying, and the length, move from those of no reward as the constant's sign says."""
+def test_without_an_absorbing_state_the_constant_is_a_bonus_or_a_penalty(chain, form, q):
+    """Compared to no reward, the probability of staying and the length change with the constant's sign."""
     expert = visits(chain, q)
     policy, length = respond(chain, form_reward(form, expert, expert, "episodes"))
     indifferent, middle = respond(chain, np.zeros((2, 2)))
@@ -105,13 +103,13 @@ def test_without_an_absorbing_state_that_constant_is_a_bonus_for_life_or_a_fine(
         assert length == pytest.approx(1, abs=0.01)
     else:
         np.testing.assert_allclose(moved, 0, atol=1e-12)
-    np.testing.assert_allclose(policy[-1, ALIVE], 0.5, atol=1e-12)  # at last, staying and ending pay alike
+    np.testing.assert_allclose(policy[-1, ALIVE], 0.5, atol=1e-12)  # in the last step both actions pay the same
 
 
 @every_form
 @pytest.mark.parametrize("q", [SHORT, LONG])
-def test_with_an_absorbing_state_it_changes_nothing(chain, form, q):
-    """What is left is the policy of largest entropy: each of the T + 1 episodes alike."""
+def test_with_an_absorbing_state_the_constant_has_no_effect(chain, form, q):
+    """The response is the policy of largest entropy: all T + 1 episodes have equal probability."""
     expert = visits(chain, q)
     policy, length = respond(chain, form_reward(form, expert, expert))
     left = HORIZON - np.arange(HORIZON)
@@ -119,34 +117,34 @@ def test_with_an_absorbing_state_it_changes_nothing(chain, form, q):
     assert length == pytest.approx(HORIZON / 2 + HORIZON / (HORIZON + 1), abs=1e-9)
 
 
-def test_any_constant_is_a_bonus_without_an_absorbing_state_and_nothing_with_one(chain):
-    """So a reward that is learned up to a constant decides how long one lives, and only without an absorbing state."""
+def test_constants_change_the_length_only_without_an_absorbing_state(chain):
     constants = [-3.0, -0.02, -0.001, 0.0, 0.001, 0.02, 3.0]
-    without = [respond(chain, paid(c, absorbing=False))[1] for c in constants]
+    without = [respond(chain, constant_reward(c, absorbing=False))[1] for c in constants]
     assert without == pytest.approx([length_under_a_bonus(c) for c in constants], rel=1e-9)
     assert (np.diff(without) > 0).all()
-    policies = [respond(chain, paid(c, absorbing=True))[0] for c in constants]
+    policies = [respond(chain, constant_reward(c, absorbing=True))[0] for c in constants]
     for policy in policies:
         np.testing.assert_allclose(policy, policies[3], atol=1e-9)
 
 
-def test_a_constant_on_top_of_a_reward_that_matters_is_nothing_with_an_absorbing_state(chain):
+def test_adding_a_constant_to_a_reward_has_no_effect_with_an_absorbing_state(chain):
     rng = np.random.default_rng(0)
     reward = rng.normal(size=(2, 2))
     plain, length = respond(chain, reward, alpha=0.5)
-    shifted, _ = respond(chain, reward + paid(-0.4, absorbing=True), alpha=0.5)
+    shifted, _ = respond(chain, reward + constant_reward(-0.4, absorbing=True), alpha=0.5)
     np.testing.assert_allclose(shifted, plain, atol=1e-12)
-    assert respond(chain, reward + paid(-0.4, absorbing=False), alpha=0.5)[1] < length - 0.3
+    assert respond(chain, reward + constant_reward(-0.4, absorbing=False), alpha=0.5)[1] < length - 0.3
 
 
-def test_the_payoff_does_not_know_f_from_f_plus_a_constant(chain):
-    """So no critic is held to a constant by the game: E is over all T steps, the absorbing state's among them."""
+def test_the_payoff_is_the_same_for_f_plus_a_constant(chain):
+    """The expectation is over all T steps, including those in the absorbing state."""
     rng = np.random.default_rng(1)
     f = rng.normal(size=chain.shape)
     with jax.enable_x64(True):
         pair = payoffs.reward(samples(chain, uniform(chain)), samples(chain, ending(LONG)))
         plain, shifted, alive_only = (
-            float(payoffs.payoff(TableCritic(jnp.asarray(f + c)), pair)) for c in (0.0, 5.0, paid(5.0, absorbing=False))
+            float(payoffs.payoff(TableCritic(jnp.asarray(f + c)), pair))
+            for c in (0.0, 5.0, constant_reward(5.0, absorbing=False))
         )
     assert shifted == pytest.approx(plain, abs=1e-12)
     lengths = expected_length(occupancy(chain, uniform(chain))), expected_length(visits(chain, LONG))
@@ -163,7 +161,7 @@ DIVERGENCES = {
 
 
 @pytest.mark.parametrize("form", GAMES)
-def test_a_form_is_the_slope_of_a_convex_function_that_is_smallest_at_the_experts_occupancy(form):
+def test_a_form_is_the_negative_gradient_of_a_convex_function_with_its_minimum_at_the_expert(form):
     rng = np.random.default_rng(2)
     with jax.enable_x64(True):
         for _ in range(5):
@@ -175,7 +173,7 @@ def test_a_form_is_the_slope_of_a_convex_function_that_is_smallest_at_the_expert
             assert (curvature > 0).all()
 
 
-def test_with_absorbing_states_every_game_ends_near_the_experts_length(table):
+def test_with_absorbing_states_every_game_reaches_the_experts_length(table):
     rows = [row for row in table if row.form in GAMES]
     assert len(rows) == 10
     for row in rows:
@@ -184,14 +182,14 @@ def test_with_absorbing_states_every_game_ends_near_the_experts_length(table):
 
 
 @pytest.mark.parametrize("form", GAMES)
-def test_what_is_left_of_the_error_is_the_entropys(form):
+def test_the_remaining_error_shrinks_with_the_entropy_weight(form):
     coarse, fine = (survival_game(form, SHORT, alpha=alpha) for alpha in (0.05, 0.002))
     assert coarse.length - coarse.expert_length > 0.02
     assert abs(fine.length - fine.expert_length) < 0.02
 
 
-def test_without_absorbing_states_the_length_goes_where_the_sign_says(table):
-    """A never-negative reward lives for ever, a never-positive one ends at once, whatever the expert does."""
+def test_without_absorbing_states_the_length_follows_the_sign_of_the_constant(table):
+    """With a positive constant the learner never ends, with a negative one it ends at once, for any expert."""
     for row in table:
         if row.constant > 0:
             assert min(row.episodes, row.steps) > HORIZON - 0.05, row
@@ -200,15 +198,15 @@ def test_without_absorbing_states_the_length_goes_where_the_sign_says(table):
     assert {np.sign(row.constant) for row in table} == {-1, 0, 1}
 
 
-def test_forms_that_vanish_at_the_end_of_imitation_have_no_bonus_by_episodes(table):
+def test_forms_with_constant_zero_have_no_bias_by_episodes(table):
     rows = [row for row in table if row.constant == 0]
     assert {row.form for row in rows} == {"AdRIL", "AIRL"}
     for row in rows:
         assert row.episodes == pytest.approx(row.expert, abs=0.25), row
 
 
-def test_by_steps_learners_of_different_lengths_are_the_same_data(chain, table):
-    """One that ends at its last step alone, there with probability 0.6, has the long-lived expert's share of ends."""
+def test_by_steps_learners_of_different_lengths_have_the_same_reward(chain, table):
+    """A learner that ends only at its last step, with probability 0.6, has the expert's fraction of ends per step."""
     late = np.tile([1.0, 0.0], (HORIZON, 2, 1))
     late[-1, ALIVE] = [0.4, 0.6]
     learner, expert = occupancy(chain, late), visits(chain, LONG)
@@ -221,14 +219,14 @@ def test_by_steps_learners_of_different_lengths_are_the_same_data(chain, table):
     assert min(found.values()) > 1
 
 
-def test_labels_that_are_never_updated_do_not_imitate(table):
-    """SQIL where no state is seen twice: with absorbing states no bonus is left, and nothing else either."""
+def test_fixed_labels_do_not_imitate_the_length(table):
+    """SQIL if no state occurs twice: with absorbing states its reward is a constant."""
     rows = [row for row in table if row.form == "SQIL, labels alone"]
     assert rows[0].absorbing == rows[1].absorbing == pytest.approx(length_under_a_bonus(0), abs=0.01)
     assert min(abs(row.absorbing - row.expert) for row in rows) > 4
 
 
-def test_what_a_game_returns_is_its_tables_cell(table):
+def test_a_single_game_equals_its_row_of_the_table(table):
     game = survival_game("GAIL, log D", LONG, "episodes")
     (row,) = [row for row in table if row.form == "GAIL, log D" and row.expert > 10]
     assert game.length == pytest.approx(row.episodes, abs=1e-9)
@@ -239,8 +237,8 @@ def test_what_a_game_returns_is_its_tables_cell(table):
     assert (game.reward[ENDED] == 0).all()
 
 
-def test_averaged_labels_of_the_absorbing_state_are_what_sqils_form_has_there(chain):
-    """Σ share · absorbed · reward / Σ share · absorbed, with halves and labels of 1 and 0; of 1 and −1, 2D − 1."""
+def test_averaged_labels_of_the_absorbing_state_equal_sqils_form(chain):
+    """The mean label is Σ share · absorbed · reward / Σ share · absorbed: D for labels 1 and 0, 2D − 1 for 1 and −1."""
     expert, learner = visits(chain, LONG), visits(chain, SHORT)
     absorbed = np.array([visited[:, ENDED].sum() / HORIZON for visited in (expert, learner)])
     share = np.array([0.5, 0.5])
@@ -250,21 +248,14 @@ def test_averaged_labels_of_the_absorbing_state_are_what_sqils_form_has_there(ch
     assert adril * form_reward("AdRIL", expert, learner)[ENDED, STAY] > 0
 
 
-def test_the_pages_table_is_the_functions(table):
-    lines = [line for line in PAGE.splitlines() if line.startswith("| ") and line.split(" | ")[0][2:] in FORMS]
+def test_the_table_on_the_page_is_current(table):
+    """docs/absorbing.md shows the numbers of `survival_table`."""
+    page = (Path(__file__).parents[2] / "docs/absorbing.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| ") and line.split(" | ")[0][2:] in FORMS]
     assert lines == [f"| {row.form} | {' | '.join(f'{number:.2f}' for number in row[1:])} |" for row in table]
-    assert f"lives {length_under_a_bonus(0):.2f} steps" in PAGE
 
 
-def test_the_pages_example_runs(table):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
-    said = []
-    exec(code, {"print": lambda *words: said.append(words)})
-    assert [row for (row,) in said[:-1]] == list(table)
-    assert said[-1][0] == pytest.approx(1.84, abs=0.01)
-
-
-def test_what_makes_no_sense_is_refused(chain):
+def test_invalid_arguments_raise(chain):
     expert = visits(chain, SHORT)
     for q in (0, 1, -0.5, "often"):
         with pytest.raises(SettingError, match=r"q is"):
@@ -283,5 +274,5 @@ def test_what_makes_no_sense_is_refused(chain):
         form_reward("AdRIL", expert, expert[:, 0])
     never = np.zeros_like(expert)
     never[:, ALIVE, STAY] = 1
-    with pytest.raises(SpecError, match="both sides must stay and end"):
+    with pytest.raises(SpecError, match="reward of 'AIRL'"):
         form_reward("AIRL", expert, never)

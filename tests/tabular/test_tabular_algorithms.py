@@ -1,4 +1,4 @@
-"""The library's own algorithm files on finite MDPs: tables for networks, enumerated pairs for minibatches."""
+"""The learned algorithms on finite MDPs, with tables as networks and enumerated pairs as minibatches."""
 
 import jax
 import jax.numpy as jnp
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import understudy as us
-from test_tabular_games import instance
-from understudy.algorithms.off_q.bc import ell
+from support.tabular import random_game
 from understudy.core.errors import SettingError, SpecError
 from understudy.core.types import Samples, Transition
 from understudy.game.critics import MLPCritic
+from understudy.game.losses import cloning_loss
 from understudy.policies import Categorical
 from understudy.policies.networks import MLP
 from understudy.tabular import FiniteMDP, exact, samples
@@ -38,7 +38,7 @@ def tabular_parts(mdp, expert, logits, f):
 
 
 def free_instance(seed):
-    """All actions everywhere, as a softmax has them."""
+    """All actions are available, because a softmax gives each a positive probability."""
     rng = np.random.default_rng(seed)
     mdp = FiniteMDP(rng.dirichlet(np.ones(4), (4, 3)), rng.dirichlet(np.ones(4)), 5)
     return mdp, rng.dirichlet(np.ones(3), (5, 4)), rng.normal(size=mdp.shape), rng.normal(size=mdp.shape)
@@ -48,7 +48,7 @@ def stacked(policy):
     return jax.tree.map(lambda x: x[None], policy)
 
 
-def test_advils_payoff_on_exact_pairs_is_the_off_q_game():
+def test_advils_payoff_on_exact_pairs_is_the_off_q_payoff():
     mdp, expert, logits, f = free_instance(0)
     with jax.enable_x64(True):
         policy, critic, weighted = tabular_parts(mdp, expert, logits, f)
@@ -59,8 +59,8 @@ def test_advils_payoff_on_exact_pairs_is_the_off_q_game():
     assert float(payoff) == pytest.approx(float(Game("off-Q", mdp, expert).payoff(table, f)), abs=1e-10)
 
 
-def test_advil_with_tables_closes_the_off_q_game():
-    """Its own losses and players on exact pairs: the largest off-Q payoff of its policy falls below a quarter."""
+def test_advil_with_tables_solves_the_off_q_game():
+    """With its losses and players on exact pairs, the largest off-Q payoff falls below a quarter."""
     mdp, expert, logits, f = free_instance(1)
     game, box = Game("off-Q", mdp, expert), q_box(mdp)
 
@@ -103,14 +103,14 @@ def test_advil_with_tables_closes_the_off_q_game():
     assert after < before / 4
 
 
-def test_cloning_on_exact_pairs_has_its_minimum_at_the_expert():
+def test_the_cloning_loss_on_exact_pairs_has_its_minimum_at_the_expert():
     mdp, expert, _, _ = free_instance(2)
     with jax.enable_x64(True):
         policy, _, weighted = tabular_parts(mdp, expert, np.log(expert), expert)
         row = Transition(*(jnp.zeros(len(weighted.weight), int),) * 8)._replace(obs=weighted.obs, act=weighted.act)
 
         def loss(policy):
-            return weighted.weight @ jax.vmap(ell, (None, 0))(policy, row)
+            return weighted.weight @ jax.vmap(cloning_loss, (None, 0))(policy, row)
 
         slope = jax.grad(loss)(policy)
         worse = loss(jax.tree.map(lambda x: x + 0.1 * jax.random.normal(jax.random.key(0), x.shape), policy))
@@ -118,9 +118,9 @@ def test_cloning_on_exact_pairs_has_its_minimum_at_the_expert():
         assert float(worse) > float(loss(policy))
 
 
-def test_the_two_losses_of_daequil():
-    """Equal where π is the policy whose states were collected, and to sup U3; different elsewhere."""
-    mdp, expert, learner, _ = instance(0)
+def test_the_two_losses_of_daequil_agree_at_the_collected_policy():
+    """There both equal sup U3. For other policies they differ."""
+    mdp, expert, learner, _ = random_game(0)
     game, box = Game("on-Q", mdp, expert), q_box(mdp)
     f = box.best(game.difference(learner))
     most = float(box.sup(game.difference(learner)))
@@ -130,23 +130,23 @@ def test_the_two_losses_of_daequil():
     assert abs(float(history_loss(game, f, learner, other)) - float(current_loss(game, f, other))) > 1e-4
     assert float(history_loss(game, f, learner, expert)) == pytest.approx(0.0, abs=1e-12)
     for other_moments in ("off-Q", "reward"):
-        elsewhere = Game(other_moments, mdp, expert)
+        other_game = Game(other_moments, mdp, expert)
         for loss in (
             lambda game: history_loss(game, f, learner, other),
             lambda game: current_loss(game, f, learner),
             lambda game: mismatch_on_own_states(game, box, learner),
             lambda game: mismatch_on_any_states(game, box, learner),
         ):
-            with pytest.raises(SettingError, match=f"the game matches {other_moments} moments"):
-                loss(elsewhere)
+            with pytest.raises(SettingError, match=f"{other_moments} moments"):
+                loss(other_game)
 
 
-def test_what_daequils_losses_are_given_is_checked():
-    mdp, expert, learner, _ = instance(0)
+def test_invalid_arguments_of_daequils_losses_raise():
+    mdp, expert, learner, _ = random_game(0)
     game, box, f = Game("on-Q", mdp, expert), q_box(mdp), np.zeros(mdp.shape)
     with pytest.raises(SpecError, match="f has shape"):
         history_loss(game, f[0], learner, learner)
-    with pytest.raises(SpecError, match=r"f \[0, 0, 0\] is not a number"):
+    with pytest.raises(SpecError, match=r"f \[0, 0, 0\] is not"):
         current_loss(game, f + np.nan, learner)
     with pytest.raises(SpecError, match=r"the collected policy.*does not sum to one"):
         history_loss(game, f, 2 * learner, learner)
@@ -158,10 +158,10 @@ def test_what_daequils_losses_are_given_is_checked():
         mismatch_on_any_states(game, q_box(longer), learner)
 
 
-def test_the_realizability_conditions():
-    """Matching on any policy's states asks at least what matching on one's own does, and the expert meets both."""
+def test_matching_on_any_states_is_the_stronger_condition():
+    """Its ε is at least the ε on the policy's own states. Both are 0 for the expert."""
     for seed in range(20):
-        mdp, expert, learner, _ = instance(seed)
+        mdp, expert, learner, _ = random_game(seed)
         game, box = Game("on-Q", mdp, expert), q_box(mdp)
         anywhere, own = mismatch_on_any_states(game, box, learner), mismatch_on_own_states(game, box, learner)
         assert float(anywhere) >= float(own) - 1e-12
@@ -170,8 +170,8 @@ def test_the_realizability_conditions():
         mismatch_on_any_states(game, induced(mdp, expert), learner)
 
 
-def test_matching_on_ones_own_states_can_be_the_weaker_condition():
-    """A policy that errs only where it never goes: nothing on its own states, something on another's."""
+def test_an_error_in_unvisited_states_counts_only_on_any_states():
+    """A policy that errs only in states that it never visits."""
     mdp = FiniteMDP(np.array([[0, 1], [1, 1]]), [1.0, 0.0], 4)
     expert = np.zeros(mdp.shape)
     expert[:, :, 0] = 1.0
@@ -179,5 +179,5 @@ def test_matching_on_ones_own_states_can_be_the_weaker_condition():
     policy[:, 1] = [0.0, 1.0]
     game, box = Game("on-Q", mdp, expert), q_box(mdp)
     assert float(mismatch_on_own_states(game, box, policy)) == 0.0
-    # Into state 1 at once: at t = 1, 2, 3 the two differ by 2 · (T − t) / 2T.
+    # The worst policy goes to state 1 at once. At t = 1, 2, 3 the two differ by 2 · (T − t) / 2T.
     assert float(mismatch_on_any_states(game, box, policy)) == pytest.approx((3 + 2 + 1) / 4 / 4)

@@ -18,7 +18,8 @@ from understudy.core.types import Discrete, Spec
 from understudy.envs.base import Environment, EnvState, Timestep
 from understudy.envs.values import ActionValueEstimator
 from understudy.policies import Carry, Policy, start
-from understudy.tabular.mdp import Dense, FiniteMDP, Successors, check_policy, check_single, check_table, q_values
+from understudy.tabular.mdp import Dense, FiniteMDP, Successors, check_policy, check_single, check_table
+from understudy.tabular.planning import q_values
 
 if TYPE_CHECKING:
     from understudy.tabular.examples import Example

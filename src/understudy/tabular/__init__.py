@@ -1,26 +1,30 @@
-"""The paper's theory, exact, in float64: finite MDPs whose games, gaps and bounds are computed, not sampled.
+"""The paper's theory on finite MDPs, computed exactly in float64: games, gaps and bounds, without sampling.
 
-mdp              values, occupancies, responses, mixtures       section 3
+mdp, compiling   finite MDPs; float64 and batches
+planning         values, occupancies, responses, mixtures       section 3
 examples         LOOP, CLIFF, UNICYCLE, TREE                    sections 4.1, 7.2, supplement
 moments          classes of moment functions                    section 3.2
 games            U1, U2, U3 and the policy's responses          section 3.3
-bounds           upper bounds, the lower bounds' learners       section 4
+bounds           upper bounds, learners of the lower bounds     section 4
 recoverability   H, classification errors                       section 4.5
-solvers          equilibria by certificate, primal and dual     section 5
+solvers          certified equilibria, primal and dual          section 5
 classical        MaxEnt IOC, MMP, LEARCH, Abbeel and Ng         section 7.1
-daequil          its two losses, what they ask of the policies  supplement
-mixed, psdp      value moments, reward-plus-Q, PSDP             supplement
-survival         episodes that end, and the sign of a reward    section 6.2
+daequil          the two on-Q losses and their assumptions      supplement
+mixed, psdp      mixed moments, reward-plus-Q, PSDP             supplement
+survival         early termination and the sign of a reward     section 6.2
+
+Imports core, policies and game. The names below are the public ones; import others from their modules.
 """
 
+from understudy.tabular.compiling import exact
 from understudy.tabular.games import Game
-from understudy.tabular.mdp import (
-    FiniteMDP,
+from understudy.tabular.mdp import FiniteMDP, stack
+from understudy.tabular.moments import induced, kernel_ball, q_box, reward_box, span
+from understudy.tabular.planning import (
     advantages,
     best_response,
     causal_entropy,
     collapse,
-    exact,
     imitation_gap,
     mixture,
     occupancy,
@@ -28,11 +32,9 @@ from understudy.tabular.mdp import (
     q_values,
     samples,
     soft_response,
-    stack,
     uniform,
     values,
 )
-from understudy.tabular.moments import induced, kernel_ball, q_box, reward_box, span
 from understudy.tabular.solvers import Solution, solve
 from understudy.tabular.survival import stay_or_end, survival_game, survival_table
 

@@ -1,32 +1,32 @@
-"""Section 4's bounds on the imitation gap, evaluated on an instance, and the learners that make its lower bounds.
+"""Section 4's bounds on the imitation gap, evaluated on an instance, and the learners of its lower bounds.
 
-    moments    class           upper bound                     holds since
+    moments    class           upper bound                     holds because
     reward     F_r/2           2T sup U1                       −r is in F_r
     off-Q      F_Q/2T          2T² sup U2                      −Q^π is in F_Q
     on-Q       F_QE/2T         2T² sup U3 = ε H T              −Q^{π_E} is in F_QE;  ε = sup U3 / (H/2T)
     on-Q       {r, −r}         H Σ_t E_{s ~ π} e_t(s)          |A| ≤ H, see `recoverability`
 
-U3 over F_QE/2T lies in ±H/2T, and ε is the payoff as a share of it, so that the bound is ε H T whatever H is: the same
-number as 2T² sup U3. Over the box that contains F_Q/2T, which does not know the dynamics, the payoff is larger and the
-bound holds too.
+U3 over F_QE/2T lies in ±H/2T. ε is the payoff divided by H/2T, so that 2T² sup U3 is written as ε H T. The box of
+`q_box` contains F_Q/2T and does not depend on the dynamics. Payoffs over the box are larger, so the bounds hold there
+too.
 
-The lower bounds are learners with a payoff of ε, those on CLIFF the function `lower_bound`:
+The lower bounds are learners with a payoff of ε. `lower_bound` is the gap of those on CLIFF.
 
-    learner, and the p that it errs with                          payoff        gap
+    learner and its error probability p                           payoff        gap
     CLIFF, reward: in s_0, p = ε                                  U1 = ε        ε T
     CLIFF, off-Q: in s_0, p = ε T                                 U2 = ε        ε T²
-    CLIFF, on-Q as the paper has it: in s_0, p = ε                U3 = ε / T    ε T
+    CLIFF, on-Q as in the paper: in s_0, p = ε                    U3 = ε / T    ε T
     CLIFF, on-Q: in s_0, p = ε T                                  U3 = ε        ε T²
     LOOP, reward: everywhere, p + (T − 1) (2p − p²) = T ε         U1 = ε        p (T − 1), about ε (T − 1) / 2
-    LOOP, off-Q: in s_0, p = ε T, and it stays in s_2             U2 = ε        ε T (T − 1)
+    LOOP, off-Q: in s_0, p = ε T, then it stays in s_2            U2 = ε        ε T (T − 1)
     LOOP, on-Q: everywhere, p = 2 T ε / (T + 1)                   U3 = ε        p (T − 1), about 2 ε (T − 1)
     UNICYCLE, classification error κ: in s_1, p = κ/2             l = κ         Σ_t p (1 − p)^{t−1} (T − t)
     LOOP, classification error κ: everywhere, p = κ/2             l = κ         p (T − 1)
 
-Deviation: the paper's on-Q lower bound is Ω(εT) by the learner of its reward bound, whose payoff is not ε but ε/T. With
-a payoff of ε the gap on CLIFF is ε T²: there H = 2T, and the upper bound ε H T is twice the gap. Payoffs of on-Q
-learners are over the box. Over F_QE/2T that of LOOP's is about 4ε/T and shrinks with T as H/2T does: there it is the
-payoff as a share of H/2T, about 2ε, that makes a gap of order T.
+Deviation: the paper's on-Q lower bound is Ω(εT), with the learner of its reward bound. That learner's payoff is ε/T,
+not ε. With a payoff of ε the gap on CLIFF is ε T². There H = 2T, and the upper bound ε H T is twice the gap. The
+payoffs of on-Q learners above are over the box. Over F_QE/2T, the payoff on LOOP is about 4ε/T. It shrinks with T as
+H/2T does, and divided by H/2T it is about 2ε, which gives a gap of order T.
 """
 
 import math
@@ -40,37 +40,29 @@ from jaxtyping import Array
 
 from understudy.core.errors import SettingError, check_choice, check_positive, check_whole
 from understudy.game import NEEDS, Moments
+from understudy.tabular.compiling import over_batches
 from understudy.tabular.examples import Example, cliff, erring, loop, unicycle
 from understudy.tabular.games import Game
-from understudy.tabular.mdp import (
-    ONE,
-    FiniteMDP,
-    Table,
-    advantages,
-    check_policy,
-    check_table,
-    imitation_gap,
-    occupancy,
-    over_batches,
-)
+from understudy.tabular.mdp import TOLERANCE, FiniteMDP, Table, check_policy, check_table
 from understudy.tabular.moments import Box, induced, q_box, reward_box
+from understudy.tabular.planning import advantages, imitation_gap, occupancy
 from understudy.tabular.recoverability import error_bound
 
 
 class Report(NamedTuple):
-    """One bound on an instance, beside the gap that it bounds; on a batch of MDPs, arrays."""
+    """One bound on an instance, and the gap that it bounds. For a batch of MDPs the numbers are arrays."""
 
     moments: Moments
     label: str
-    """The class of functions that the payoff is over."""
+    """The class of moment functions."""
     payoff: Any
     bound: Any
     gap: Any
 
     @property
     def ratio(self) -> Any:
-        """gap / bound: at most 1, and 1 where the bound binds; 0 where the bound is 0, up to rounding."""
-        return np.divide(self.gap, self.bound, out=np.zeros_like(self.bound), where=self.bound > ONE)
+        """gap / bound: at most 1, and 1 if the bound is tight. 0 if the bound is 0 up to rounding."""
+        return np.divide(self.gap, self.bound, out=np.zeros_like(self.bound), where=self.bound > TOLERANCE)
 
 
 def upper_bound(moments: Moments, payoff: Any, horizon: int) -> Any:
@@ -80,10 +72,10 @@ def upper_bound(moments: Moments, payoff: Any, horizon: int) -> Any:
 
 
 def lower_bound(moments: Moments, epsilon: float, horizon: int) -> float:
-    """The gap that a payoff of ε can come with, attained on CLIFF: ε T for reward moments, ε T² for off-Q and on-Q.
+    """The largest gap on CLIFF of a learner with payoff ε: ε T for reward moments, ε T² for off-Q and on-Q.
 
-    The paper's on-Q sentence is Ω(εT), by a learner whose payoff is ε/T (`cliff_on_q_verbatim`). The learners must
-    exist: ε is at most 1 for reward moments, 1/T for others.
+    The paper states Ω(εT) for on-Q moments, with a learner whose payoff is ε/T (`cliff_on_q_verbatim`). ε is at most 1
+    for reward moments and 1/T for others, so that such a learner exists.
     """
     check_choice(tuple(NEEDS), moments=moments)
     check_whole(1, horizon=horizon)
@@ -91,7 +83,7 @@ def lower_bound(moments: Moments, epsilon: float, horizon: int) -> float:
 
 
 def relative_error(payoff: Any, constant: Any, horizon: int) -> Any:
-    """ε = 2T sup U3 / H: the payoff as a share of the most that it can be over F_QE/2T."""
+    """ε = 2T sup U3 / H: the payoff divided by its largest possible value over F_QE/2T."""
     return 2 * horizon * payoff / constant
 
 
@@ -101,12 +93,12 @@ def recoverable_bound(epsilon: Any, constant: Any, horizon: int) -> Any:
 
 
 def measure(mdp: FiniteMDP, expert: Any, policy: Any, reward: Any) -> list[Report]:
-    """Every upper bound beside the gap, for one MDP or a batch of them."""
+    """All upper bounds and the gap, for one MDP or a batch."""
     check_table(mdp, reward, bound=1.0)
     check_policy(mdp, expert, "the expert")
     check_policy(mdp, policy)
     payoffs, gap, constant, error = jax.tree.map(np.asarray, _numbers(mdp, expert, policy, reward))
-    first = (0,) * (mdp.initial.ndim - 1)  # classes are made for one MDP
+    first = (0,) * (mdp.initial.ndim - 1)  # labels need the class of one MDP
     one, its_expert = jax.tree.map(lambda leaf: leaf[first], (mdp, np.asarray(expert)))
     reports = [
         Report(moments, functions(one, its_expert).label, payoff, upper_bound(moments, payoff, mdp.horizon), gap)
@@ -137,7 +129,7 @@ def _numbers(mdp: FiniteMDP, expert: Table, policy: Table, reward: Table) -> tup
 
 
 class Construction(NamedTuple):
-    """A learner of a lower bound, with the payoff that it has: over F_r/2 for reward, the box of F_Q/2T for others."""
+    """A learner of a lower bound. Its payoff is over F_r/2 for reward moments, else over the box of F_Q/2T."""
 
     moments: Moments
     example: Example
@@ -147,7 +139,7 @@ class Construction(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The upper bound on the gap that the payoff gives."""
+        """The upper bound on the gap that follows from the payoff."""
         return float(upper_bound(self.moments, self.payoff, self.example.mdp.horizon))
 
     def __str__(self) -> str:
@@ -186,11 +178,11 @@ def loop_reward(epsilon: float, horizon: int) -> Construction:
 
 
 def loop_off_q(epsilon: float, horizon: int) -> Construction:
-    """Errs in s_0 with probability ε T and stays in s_2, where no demonstration leads: U2 = ε, the gap ε T (T − 1)."""
+    """Errs in s_0 with probability ε T and stays in s_2, which the expert never visits: U2 = ε, the gap ε T (T − 1)."""
     example = loop(horizon)
     learner = erring(example, _probability(epsilon, horizon), where=0).copy()
     learner[:, 2] = [0.0, 1.0]
-    return _judged("off-Q", example, learner)
+    return _evaluated("off-Q", example, learner)
 
 
 def loop_on_q(epsilon: float, horizon: int) -> Construction:
@@ -199,7 +191,7 @@ def loop_on_q(epsilon: float, horizon: int) -> Construction:
 
 
 def unicycle_classification(kappa: float, horizon: int) -> Construction:
-    """l(s_1) = κ, that is an error of probability κ/2: a gap of order κ T², while κ T is small."""
+    """l(s_1) = κ, an error probability of κ/2: a gap of order κ T² while κ T is small."""
     return _construct("on-Q", unicycle(horizon), _probability(kappa, 0.5), where="all")
 
 
@@ -211,15 +203,17 @@ def loop_classification(kappa: float, horizon: int) -> Construction:
 def _probability(error: float, times: float) -> float:
     check_positive(error=error)
     if error * times > 1:
-        raise SettingError(f"error is {error}: {times:g} times that must be a probability, and is {error * times:g}")
+        raise SettingError(
+            f"error is {error}: choose at most {1 / times:g}, so that {times:g} · error is a probability"
+        )
     return error * times
 
 
 def _construct(moments: Moments, example: Example, p: float, where: str | int) -> Construction:
-    return _judged(moments, example, erring(example, p, where))
+    return _evaluated(moments, example, erring(example, p, where))
 
 
-def _judged(moments: Moments, example: Example, learner: np.ndarray) -> Construction:
+def _evaluated(moments: Moments, example: Example, learner: np.ndarray) -> Construction:
     payoffs, gap = _payoffs_and_gap(example.mdp, example.expert, learner, example.reward)
     return Construction(moments, example, learner, float(payoffs[moments]), float(gap))
 
@@ -231,10 +225,12 @@ def _payoffs_and_gap(mdp: FiniteMDP, expert: Table, policy: Table, reward: Table
 
 
 def slope(horizons: Sequence[int], gaps: Sequence[float]) -> float:
-    """The exponent of T in the gap: least squares of log gap against log T."""
+    """The exponent of T in the gap: the slope of a least-squares fit of log gap to log T."""
     x, y = np.asarray(horizons, float), np.asarray(gaps, float)
     if x.shape != y.shape or len(set(x.tolist())) < 2:
-        raise SettingError(f"{len(y)} gaps at horizons {list(horizons)}: one each at two different ones is the least")
+        raise SettingError(
+            f"{len(y)} gaps at horizons {list(horizons)}: one gap per horizon, at two or more, is needed"
+        )
     if not ((x > 0).all() and (y > 0).all()):
         raise SettingError(f"gaps are {list(gaps)} at horizons {list(horizons)}: all must be above 0")
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
@@ -243,10 +239,10 @@ def slope(horizons: Sequence[int], gaps: Sequence[float]) -> float:
 def random_instances(
     seed: int, count: int, states: int, actions: int, horizon: int
 ) -> tuple[FiniteMDP, np.ndarray, np.ndarray, np.ndarray]:
-    """A batch of MDPs, experts, learners and rewards for `measure`.
+    """Random MDPs, experts, learners and rewards for `measure`.
 
-    Half the experts are deterministic, and a learner is its expert mixed with another policy by a share that is itself
-    random. Of the rewards a third is uniform in [−1, 1], a third on its ends, a third the worst for the learner.
+    Half of the experts are deterministic. A learner mixes its expert with a random policy, with a random weight. A
+    third of the rewards is uniform in [−1, 1], a third is −1 or 1, and a third is the worst case for the learner.
     """
     check_whole(0, seed=seed)
     check_whole(1, count=count, states=states, actions=actions, horizon=horizon)

@@ -24,20 +24,9 @@ from understudy.core.errors import check_choice, check_not_negative
 from understudy.core.types import Pair
 from understudy.game import NEEDS, Moments, payoffs
 from understudy.policies import Tabular, TimeIndexed
-from understudy.tabular.mdp import (
-    FiniteMDP,
-    Table,
-    best_response,
-    causal_entropy,
-    check_policy,
-    check_single,
-    check_table,
-    collapse,
-    exact,
-    occupancy,
-    samples,
-    soft_response,
-)
+from understudy.tabular.compiling import exact
+from understudy.tabular.mdp import FiniteMDP, Table, check_policy, check_single, check_table
+from understudy.tabular.planning import best_response, causal_entropy, collapse, occupancy, samples, soft_response
 
 
 class Game(eqx.Module):

@@ -1,4 +1,4 @@
-"""Classes of moment functions on a finite MDP, each the image of a convex set under a linear map: f = embed(θ), θ ∈ Θ.
+"""Classes of moment functions on a finite MDP: linear images of convex sets, f = embed(θ) for θ ∈ Θ.
 
     class           f                       Θ                      label
     reward_box      f_t(s, a)               |f| ≤ 1/2              F_r/2: all rewards
@@ -7,10 +7,9 @@
     span            φ(s, a) · θ             ‖θ‖₂ ≤ R               the span of given features
     kernel_ball     Σ_i c_i k(x_i, ·)       ‖f‖_k ≤ R              the ball of a kernel's space
 
-(t counts from 0, so that T − t steps are left.) F_Q itself, the Q-functions of all policies, is not convex and has no
-exact best response; `q_box` contains it, so what bounds the gap over the one bounds it over the other. A payoff is
-linear in f, Σ w·f, so `best` maximises it exactly: over a box by the signs of w's adjoint, over a ball by its
-direction.
+(t counts from 0, so T − t steps are left.) F_Q itself, the Q-functions of all policies, is not convex and has no exact
+best response. `q_box` contains it, so a bound over the box holds for F_Q. A payoff Σ w·f is linear in f, so `best`
+maximises it exactly: over a box by the signs of w's adjoint, over a ball by its direction.
 """
 
 from abc import abstractmethod
@@ -24,7 +23,9 @@ from jaxtyping import Float
 
 from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_positive
-from understudy.tabular.mdp import FiniteMDP, Table, check_policy, check_single, exact, q_values
+from understudy.tabular.compiling import exact
+from understudy.tabular.mdp import FiniteMDP, Table, check_policy, check_single
+from understudy.tabular.planning import q_values
 
 Parameter = Float[Array, "..."]
 
@@ -33,7 +34,7 @@ class Embedding(eqx.Module):
     """Abstract: a linear map from parameters θ to tables f. Every subclass is final."""
 
     shape: eqx.AbstractVar[tuple[int, ...]]
-    """That of θ."""
+    """The shape of θ."""
 
     @abstractmethod
     def __call__(self, theta: Parameter) -> Table: ...
@@ -48,7 +49,7 @@ class Itself(Embedding):
         return theta
 
 
-class AtAllTimes(Embedding):
+class Stationary(Embedding):
     """f_t(s, a) = θ(s, a)."""
 
     horizon: int = eqx.field(static=True)
@@ -83,7 +84,7 @@ class MomentClass(eqx.Module):
     """Abstract: f = embed(θ) for θ in a set Θ. Every subclass is final. All are closed under negation."""
 
     label: eqx.AbstractVar[str]
-    """What a figure calls it."""
+    """The name in figures and tables."""
     embed: eqx.AbstractVar[Embedding]
 
     @abstractmethod
@@ -92,7 +93,7 @@ class MomentClass(eqx.Module):
 
     @abstractmethod
     def project(self, theta: Parameter) -> Parameter:
-        """The point of Θ that is nearest to θ."""
+        """The point of Θ nearest to θ."""
 
     @property
     @abstractmethod
@@ -102,10 +103,10 @@ class MomentClass(eqx.Module):
     @property
     @abstractmethod
     def size(self) -> np.ndarray:
-        """The largest |f_t(s, a)| in the class, at each t, or a bound on it."""
+        """The largest |f_t(s, a)| in the class at each t, or an upper bound on it."""
 
     def adjoint(self, w: Table) -> Parameter:
-        """The slope in θ of Σ w · embed(θ)."""
+        """The gradient in θ of Σ w · embed(θ)."""
         (slope,) = jax.linear_transpose(self.embed, jnp.zeros(self.embed.shape, w.dtype))(w)
         return slope
 
@@ -152,7 +153,7 @@ class Box(MomentClass):
             horizon = self.embed.mdp.horizon
             return (horizon - np.arange(horizon)) / (2 * horizon)
         largest = np.asarray(self.bound)
-        if isinstance(self.embed, AtAllTimes):
+        if isinstance(self.embed, Stationary):
             largest = np.broadcast_to(largest, (self.embed.horizon, *largest.shape))
         return largest.reshape(len(largest), -1).max(1)
 
@@ -183,16 +184,16 @@ class Ball(MomentClass):
 
 
 def reward_box(mdp: FiniteMDP, bound: float = 0.5, stationary: bool = False) -> Box:
-    """F_r / 2: every |f_t(s, a)| ≤ 1/2; with `stationary`, those that are the same at all times."""
+    """F_r / 2: all |f_t(s, a)| ≤ 1/2; with `stationary`, all |f(s, a)| ≤ 1/2."""
     check_positive(bound=bound)
     check_single(mdp)
-    embed: Embedding = AtAllTimes(horizon=mdp.horizon, shape=mdp.shape[1:]) if stationary else Itself(shape=mdp.shape)
+    embed: Embedding = Stationary(horizon=mdp.horizon, shape=mdp.shape[1:]) if stationary else Itself(shape=mdp.shape)
     label = f"F_r/2: all {'stationary ' if stationary else ''}rewards, |f| ≤ {bound:g}"
     return Box(label, embed, np.full(embed.shape, float(bound)))
 
 
 def q_box(mdp: FiniteMDP) -> Box:
-    """F_Q / 2T, and all other functions of its size: |f_t(s, a)| ≤ (T − t) / 2T."""
+    """The box |f_t(s, a)| ≤ (T − t) / 2T. It contains F_Q / 2T."""
     check_single(mdp)
     left = (mdp.horizon - np.arange(mdp.horizon)) / (2 * mdp.horizon)
     bound = np.array(np.broadcast_to(left[:, None, None], mdp.shape))
@@ -202,7 +203,7 @@ def q_box(mdp: FiniteMDP) -> Box:
 def induced(mdp: FiniteMDP, expert: Any) -> Box:
     """F_QE / 2T: the expert's Q-functions of all rewards |r_t(s, a)| ≤ 1, divided by 2T.
 
-    Linear in r; the on-Q game over it is the reward game over r / 2, divided by T.
+    It is linear in r. The on-Q game over it is the reward game over r / 2, divided by T.
     """
     check_single(mdp)
     if not isinstance(expert, jax.core.Tracer):
@@ -218,26 +219,28 @@ def span(mdp: FiniteMDP, features: Any, radius: float = 1.0) -> Ball:
     check_single(mdp)
     table = np.asarray(features, np.float64)
     if table.shape[:-1] not in (mdp.shape, mdp.shape[1:]):
-        raise SpecError(f"features have shape {table.shape}: (states, actions) = {mdp.shape[1:]} and k are needed")
+        raise SpecError(
+            f"features have shape {table.shape}: (states, actions, k) is needed, with {mdp.shape[1:]} first"
+        )
     if not np.isfinite(table).all():
-        raise SpecError(f"features {[int(i) for i in np.argwhere(~np.isfinite(table))[0]]} is not a number")
+        raise SpecError(f"features{[int(i) for i in np.argwhere(~np.isfinite(table))[0]]} is not finite")
     count = table.shape[-1]
     embed = Features(features=np.array(np.broadcast_to(table, (*mdp.shape, count))), shape=(count,))
     return Ball(f"span of {count} features, ‖θ‖ ≤ {radius:g}", embed, np.asarray(float(radius)))
 
 
 def kernel_ball(mdp: FiniteMDP, gram: Any, radius: float = 1.0) -> Ball:
-    """The ball ‖f‖_k ≤ radius of the space of a kernel, given as its matrix k((s, a), (s', a')) over all pairs.
+    """The ball ‖f‖_k ≤ radius in the RKHS of a kernel, given as its matrix k((s, a), (s', a')) over all pairs.
 
-    With k = Φ Φᵀ this is the span of the features Φ: ‖Φθ‖_k is the least ‖θ‖₂.
+    With k = Φ Φᵀ this is the span of the features Φ: ‖Φθ‖_k is the smallest ‖θ‖₂.
     """
     count = mdp.states * mdp.actions
     matrix = np.asarray(gram, np.float64)
     if matrix.shape != (count, count) or not np.allclose(matrix, matrix.T, atol=1e-9):
-        raise SpecError(f"the kernel's matrix has shape {matrix.shape}: a symmetric {(count, count)} one is needed")
+        raise SpecError(f"the kernel matrix has shape {matrix.shape}: a symmetric matrix of {(count, count)} is needed")
     sizes, directions = np.linalg.eigh(matrix)
     if sizes.min() < -1e-9 * max(sizes.max(), 1.0):
-        raise SpecError(f"the kernel's matrix has the eigenvalue {sizes.min():g}: none may be negative")
+        raise SpecError(f"the kernel matrix has the eigenvalue {sizes.min():g}: eigenvalues must not be negative")
     features = (directions * np.sqrt(np.maximum(sizes, 0))).reshape(mdp.states, mdp.actions, count)
     ball = span(mdp, features, radius)
     return Ball(f"ball of a kernel's space, ‖f‖ ≤ {radius:g}", ball.embed, ball.bound)

@@ -1,9 +1,9 @@
-"""Recoverability: what a single mistake can cost an expert, over a class of rewards, and what follows from it.
+"""Recoverability: the largest cost of a single mistake for the expert, over a class of rewards.
 
     H = sup over t, s, a and r in the class of |A_t(s, a)|,     A = Q^{π_E}_r − E_{a ~ π_E} Q^{π_E}_r
 
-A is linear in r: the inner product of r with Δ, the occupancy that starts with a in s at t and goes on with π_E, less
-the one that starts in s with π_E. The supremum is therefore a norm of Δ,
+A is linear in r: it is the inner product of r with Δ. Δ is the occupancy after action a in s at t, with π_E afterwards,
+minus the occupancy of π_E from s at t. The supremum is therefore a norm of Δ:
 
     class of rewards             sup |A_t(s, a)|                      LOOP       CLIFF     UNICYCLE
     |r_t(s, a)| ≤ 1              Σ_{t', s', a'} |Δ_{t'}(s', a')|      4          2T        2T
@@ -11,24 +11,24 @@ the one that starts in s with π_E. The supremum is therefore a norm of Δ,
     {r, −r}, the paper's r       |⟨r, Δ⟩|                             1          T         T − 1
     r = φ·θ, ‖θ‖₂ ≤ R            R ‖⟨φ, Δ⟩‖₂
 
-with the sum over t' inside the absolute value where rewards are the same at all times. The paper says that LOOP is
-1-recoverable, which is true of its own reward alone, and that CLIFF is not H-recoverable for any H < T, which is true
-of all of these. Its definition asks for |A| < H; H here is the supremum, which is attained.
+For stationary rewards the sum over t' is inside the absolute value. The paper says that LOOP is 1-recoverable, which
+holds only for its own reward, and that CLIFF is not H-recoverable for any H < T, which holds for all these classes. Its
+definition requires |A| < H; here H is the supremum, which is attained.
 
-Section 4.5's sufficient condition, that π_E forgets a mistake within H steps, bounds Δ to H steps of norm at most 2: it
-implies 2H for rewards in [−1, 1], and not H (LOOP forgets within 2 steps and has 4).
+Section 4.5 has a sufficient condition: π_E recovers from a mistake within H steps. Then Δ has H nonzero steps of norm
+at most 2. For rewards in [−1, 1] this implies 2H-recoverability, not H (LOOP recovers within 2 steps and has 4).
 
 The gap is −Σ_t E_{s ~ π} E_{a ~ π} A, and A has mean zero under π_E. With l_t(s) = Σ_a |π_E − π| this gives
 
-    J(π_E) − J(π) ≤ H Σ_t E_{s ~ π} e_t(s),     e_t(s) = min_λ Σ_a |π − λ π_E|,     l / 2 ≤ e ≤ min(l, 1),
+    J(π_E) − J(π) ≤ H Σ_t E_{s ~ π} e_t(s),     e_t(s) = min_λ Σ_a |π − λ π_E|,     l / 2 ≤ e ≤ min(l, 1).
 
-which is l / 2 for a deterministic expert and may be as much as l for others.
+e is l / 2 for a deterministic expert and at most l for others.
 
-Cost. Over a box of rewards, and in `recovers_within`, a Δ is followed for each mistake: T S A mistakes, each T steps of
-S A numbers (S² A where dynamics are a table of probabilities), so (T S A)² in all. An expert that is the same at all
-times needs S A mistakes alone, those at time 0: with T − t steps left it is Δ's first T − t steps. CLIFF at T = 128, of
-33,024 triples, takes 0.1 s on two cores once compiled, and 3 to 8 s where its expert changes in time. The other classes
-take one backward pass for each reward or feature. A batch is one MDP after the other.
+Run time. For a box of rewards, and for `recovers_within`, Δ is computed for each of T S A mistakes. Each takes T steps
+of S A numbers (S² A with a table of probabilities), so (T S A)² in all. A stationary expert needs only the S A
+mistakes at time 0, because a mistake at t has the first T − t steps of the same Δ. CLIFF at T = 128 (33,024 triples)
+takes 0.1 s on two cores after compilation, and 3 to 8 s with a time-dependent expert. The other classes take one
+backward pass for each reward or feature. The MDPs of a batch are computed one after the other.
 """
 
 from abc import abstractmethod
@@ -43,25 +43,18 @@ from jaxtyping import Array, Float, Int
 
 from understudy.core.errors import SpecError, check_positive
 from understudy.tabular.classical.matching import numbers
-from understudy.tabular.mdp import (
-    FiniteMDP,
-    Table,
-    advantages,
-    check_policy,
-    check_table,
-    exact,
-    occupancy,
-    over_batches,
-)
+from understudy.tabular.compiling import exact, over_batches
+from understudy.tabular.mdp import FiniteMDP, Table, check_policy, check_table
+from understudy.tabular.planning import advantages, occupancy
 
-SAME = 1e-12
-"""How far, in L1, two distributions over states may be from each other and count as one."""
-TOGETHER = 2**18
-"""Numbers of all the Δ that are followed at once, at the most: they stay in the cache."""
+EQUAL = 1e-12
+"""Two state distributions count as equal up to this L1 distance."""
+BATCH_NUMBERS = 2**18
+"""The maximal number of entries of all Δ that are computed together, so that they fit in the CPU cache."""
 
 
 class Recoverability(NamedTuple):
-    """The constant H, and a mistake that attains it: action `action` in state `state` at time `time`."""
+    """The constant H, and a mistake that attains it: `action` in `state` at `time`."""
 
     constant: Any
     time: Any
@@ -70,17 +63,17 @@ class Recoverability(NamedTuple):
 
 
 class Mistakes(eqx.Module):
-    """Which actions can be mistakes, and whether a mistake at t is one at time 0 with fewer steps left."""
+    """The actions that can be mistakes, and whether the expert is stationary."""
 
     pairs: Int[np.ndarray, "n 2"]
-    """The (s, a) that some MDP of a batch has."""
-    alike: bool = eqx.field(static=True)
-    """Whether the expert is the same at all times, as the dynamics are."""
+    """The (s, a) that are available in at least one MDP of the batch."""
+    stationary: bool = eqx.field(static=True)
+    """Whether the expert is the same at all times."""
 
     def __init__(self, mdp: FiniteMDP, expert: Any):
         table = np.asarray(expert)
         self.pairs = np.argwhere(np.asarray(mdp.available).reshape(-1, *mdp.shape[1:]).any(0))
-        self.alike = bool((table == table[..., :1, :, :]).all())
+        self.stationary = bool((table == table[..., :1, :, :]).all())
 
 
 class Rewards(eqx.Module):
@@ -89,19 +82,19 @@ class Rewards(eqx.Module):
     @property
     @abstractmethod
     def label(self) -> str:
-        """What a table calls it."""
+        """The name in tables."""
 
     @abstractmethod
     def check(self, mdp: FiniteMDP) -> None:
-        """A named error where the class does not fit the MDP."""
+        """Raise if the class does not fit the MDP."""
 
     @abstractmethod
     def largest(self, mdp: FiniteMDP, expert: Table, mistakes: Mistakes) -> Table:
-        """sup over the class of |A_t(s, a)|, for the mistakes at least."""
+        """sup over the class of |A_t(s, a)|, at least for the mistakes."""
 
 
 class Bounded(Rewards):
-    """Every reward in [−1, 1], of (t, s, a) or of less."""
+    """All rewards in [−1, 1]: functions of (t, s, a), without a with `of_state`, without t with `stationary`."""
 
     of_state: bool = eqx.field(static=True)
     stationary: bool = eqx.field(static=True)
@@ -150,7 +143,7 @@ class Spanned(Rewards):
         wanted = (*mdp.available.shape[:-2], *mdp.shape)
         if self.features.shape[:-1] not in (wanted, wanted[:-3] + wanted[-2:]):
             raise SpecError(
-                f"features have shape {self.features.shape}: {wanted} and k, with or without time, is needed"
+                f"features have shape {self.features.shape}: {(*wanted, 'k')} is needed, with or without the time axis"
             )
 
     def largest(self, mdp: FiniteMDP, expert: Table, mistakes: Mistakes) -> Table:
@@ -184,9 +177,9 @@ def spanned(features: Any, radius: float = 1.0) -> Spanned:
 
 
 def recoverability(mdp: FiniteMDP, expert: Any, rewards: Rewards | None = None) -> Recoverability:
-    """H over the expert's Q-functions of a class of rewards, by default all those in [−1, 1], and where it is attained.
+    """H for a class of rewards (default: all in [−1, 1]), and the first mistake that attains it.
 
-    Actions that a state does not have are no mistakes. Of equal mistakes it is the first.
+    Unavailable actions are not mistakes.
     """
     rewards = all_rewards() if rewards is None else rewards
     check_policy(mdp, expert, "the expert")
@@ -195,7 +188,7 @@ def recoverability(mdp: FiniteMDP, expert: Any, rewards: Rewards | None = None) 
 
 
 def _one_by_one(function: Callable[..., Any], mdp: FiniteMDP, *others: Any) -> Any:
-    """The function of an MDP, or of each of a batch, one after the other."""
+    """Apply the function to an MDP, or to each MDP of a batch, one after the other."""
     if mdp.initial.ndim == 1:
         return function(mdp, *others)
     return jax.lax.map(lambda one: _one_by_one(function, *one), (mdp, *others))
@@ -205,8 +198,8 @@ def _one_by_one(function: Callable[..., Any], mdp: FiniteMDP, *others: Any) -> A
 def _largest(mdp: FiniteMDP, expert: Table, rewards: Rewards, mistakes: Mistakes) -> tuple[Array, ...]:
     def one(mdp: FiniteMDP, expert: Table, rewards: Rewards) -> tuple[Array, ...]:
         found = jnp.where(mdp.available, rewards.largest(mdp, expert, mistakes), 0.0)
-        # Rounding must not choose among equal mistakes.
-        first = jnp.argmax(found >= found.max() - SAME * mdp.horizon)
+        # A tolerance, so that rounding does not choose among equal mistakes.
+        first = jnp.argmax(found >= found.max() - EQUAL * mdp.horizon)
         return found.max(), *jnp.unravel_index(first, found.shape)
 
     found: tuple[Array, ...] = _one_by_one(one, mdp, jnp.asarray(expert), rewards)
@@ -214,7 +207,7 @@ def _largest(mdp: FiniteMDP, expert: Table, rewards: Rewards, mistakes: Mistakes
 
 
 def difference(mdp: FiniteMDP, expert: Table, t: Array, s: Array, a: Array) -> Table:
-    """Δ_{t'}(s', a'): the occupancy from (t, s, a) on, with π_E after it, less the one from (t, s) on with π_E."""
+    """Δ_{t'}(s', a'): the occupancy after (t, s, a), with π_E afterwards, minus that of π_E from (t, s)."""
     mistake = jnp.zeros(mdp.shape[1:]).at[s].set(jax.nn.one_hot(a, mdp.actions) - expert[t, s])
 
     def forward(state: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -228,29 +221,29 @@ def difference(mdp: FiniteMDP, expert: Table, t: Array, s: Array, a: Array) -> T
 def over_mistakes(
     measure: Callable[[Table], Float[Array, " t"]], mdp: FiniteMDP, expert: Table, mistakes: Mistakes
 ) -> Table:
-    """A measure of Δ for every (t, s, a) among the mistakes, and 0 for others.
+    """A measure of Δ for every mistake (t, s, a), and 0 elsewhere.
 
-    `measure` is that of Δ up to each time, as a sum over time is, and 0 as long as Δ is. The last is that of all Δ. One
-    that an expert alike at all times makes at time 0 has, at T − t − 1, what the one at t has in all.
+    `measure(Δ)` is cumulative in time: entry t' is the measure of Δ up to t', and the last is that of all Δ. It is 0
+    while Δ is 0. For a stationary expert, a mistake at t has the measure of the mistake at time 0 up to T − t − 1.
     """
-    times = np.arange(1 if mistakes.alike else mdp.horizon)
+    times = np.arange(1 if mistakes.stationary else mdp.horizon)
     count, (s, a) = len(mistakes.pairs), mistakes.pairs.T
     every = (jnp.repeat(times, count), jnp.tile(s, len(times)), jnp.tile(a, len(times)))
 
     def one(mistake: tuple[Array, Array, Array]) -> Array:
         measured = measure(difference(mdp, expert, *mistake))
-        return measured[::-1] if mistakes.alike else measured[-1]
+        return measured[::-1] if mistakes.stationary else measured[-1]
 
-    together = min(max(1, TOGETHER // int(np.prod(mdp.shape))), len(every[0]))
-    found = jax.lax.map(one, every, batch_size=together)
-    found = found.T if mistakes.alike else found.reshape(mdp.horizon, count)
+    batch_size = min(max(1, BATCH_NUMBERS // int(np.prod(mdp.shape))), len(every[0]))
+    found = jax.lax.map(one, every, batch_size=batch_size)
+    found = found.T if mistakes.stationary else found.reshape(mdp.horizon, count)
     return jnp.zeros(mdp.shape, found.dtype).at[:, s, a].set(found)
 
 
 @exact
 def _recovers(mdp: FiniteMDP, expert: Table, mistakes: Mistakes) -> Array:
     def steps(delta: Table) -> Array:
-        return jnp.cumsum(jnp.abs(delta.sum(-1)).sum(-1) > SAME)
+        return jnp.cumsum(jnp.abs(delta.sum(-1)).sum(-1) > EQUAL)
 
     def one(mdp: FiniteMDP, expert: Table) -> Array:
         return 1 + jnp.where(mdp.available, over_mistakes(steps, mdp, expert, mistakes), 0).max()
@@ -260,11 +253,10 @@ def _recovers(mdp: FiniteMDP, expert: Table, mistakes: Mistakes) -> Array:
 
 
 def recovers_within(mdp: FiniteMDP, expert: Any) -> Any:
-    """Section 4.5's condition: the least H for which any action and then H − 1 of π_E's, from any s and t, lead to the
-    same distribution over states as H of π_E's.
+    """Section 4.5's condition: the smallest H such that, from any s and t, any action followed by H − 1 actions of π_E
+    leads to the same state distribution as H actions of π_E.
 
-    Distributions that have met stay together. After the last step any are the same, so it is T where the expert does
-    not recover.
+    Distributions that are equal once stay equal. It is T if the expert does not recover within the horizon.
     """
     check_policy(mdp, expert, "the expert")
     return np.asarray(_recovers(mdp, expert, Mistakes(mdp, expert)))
@@ -272,7 +264,7 @@ def recovers_within(mdp: FiniteMDP, expert: Any) -> Any:
 
 @exact
 def classification_error(expert: Table, policy: Table) -> Float[Array, "t s"]:
-    """l_t(s) = Σ_a |π_E(a | s) − π(a | s)|: twice the probability of an error where the expert is deterministic."""
+    """l_t(s) = Σ_a |π_E(a | s) − π(a | s)|: twice the error probability if the expert is deterministic."""
     return jnp.abs(jnp.asarray(expert) - policy).sum(-1)
 
 
@@ -280,7 +272,7 @@ def classification_error(expert: Table, policy: Table) -> Float[Array, "t s"]:
 def advantage_error(expert: Table, policy: Table) -> Float[Array, "t s"]:
     """e_t(s) = min_λ Σ_a |π(a | s) − λ π_E(a | s)| = max −E_{a ~ π} A over |A| ≤ 1 with E_{a ~ π_E} A = 0.
 
-    The sum is piecewise linear in λ, so that one of its corners, π(a | s) / π_E(a | s), is a minimum.
+    The sum is piecewise linear and convex in λ, so one of its corners π(a | s) / π_E(a | s) is a minimum.
     """
     expert, policy = jnp.asarray(expert), jnp.asarray(policy)
     corners = jnp.where(expert > 0, policy / jnp.where(expert > 0, expert, 1.0), 1.0)

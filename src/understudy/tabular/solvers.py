@@ -36,8 +36,9 @@ from understudy.core.errors import SpecError, check_choice, check_not_negative, 
 from understudy.game.players import TINY, follow_the_leader, linear_best_response, projected_gradient
 from understudy.game.solvers import Side as GameSide
 from understudy.game.solvers import dual, new_side, primal
+from understudy.tabular.compiling import exact
 from understudy.tabular.games import Game
-from understudy.tabular.mdp import Table, exact
+from understudy.tabular.mdp import Table
 from understudy.tabular.moments import MomentClass
 
 Side = Literal["primal", "dual"]

@@ -1,39 +1,39 @@
-"""No survival bonus by accident: what a learned reward's sign does in a task that ends early, and its cure, exactly.
+"""Survival bias: how the sign of a learned reward changes episode lengths in a task that ends early, computed exactly.
 
-The stay-or-end chain: alive, one stays, or ends and is in the end state for good. What there is to imitate is how long
-the expert lives. The learner's reward is made from two occupancies, d_E and d_π: d(s, a) = (1/T) Σ_t d_t(s, a) is the
-share of T steps that a pair takes up, and sums to one over all pairs. With D = d_E / (d_E + d_π):
+The stay-or-end chain has two states. In state "alive" the agent stays or ends; the end state is absorbing. The learner
+should imitate how long the expert lives. Its reward is a function of two occupancies, d_E and d_π:
+d(s, a) = (1/T) Σ_t d_t(s, a), the fraction of the T steps at a pair, which sums to one. With D = d_E / (d_E + d_π):
 
-    form                r(d_E, d_π)            is −∂g/∂d_π of the convex               c = r(d, d)
+    form                r(d_E, d_π)            equals −∂g/∂d_π of the convex g         c = r(d, d)
     AdRIL               d_E − d_π              ½ Σ (d_π − d_E)²                            0
     SQIL                D                      −Σ d_E log(d_π + d_E)                       ½
-    SQIL, labels alone  1                      (nothing: it does not look at d_π)          1
+    SQIL, labels alone  1                      (none: it does not depend on d_π)           1
     GAIL, log D         log D                  Σ (d_π + d_E) log((d_π + d_E)/d_E) − d_π    −log 2
     GAIL, −log(1 − D)   −log(1 − D)            Σ d_π log(1 − D) + d_E log D                log 2
     AIRL                log D − log(1 − D)     Σ d_π log(d_π / d_E) − d_π                  0
 
-The sign convention is that of `payoffs`: f is a cost, and these are rewards, r = −f. Where d_π = d_E a form is the
-constant c at every pair. U1 does not know f from f + c, and g is smallest at d_E, **among d_π that sum to one**. They
-do if an ended episode goes on, in a state that follows itself until T and has a reward like any other. If the return
-stops with the episode instead, c is paid for each step of life: a bonus, or a fine.
+The sign convention is that of `payoffs`: f is a cost and r = −f. At d_π = d_E a form is the constant c at every pair.
+U1 is the same for f and f + c, and g is smallest at d_E **among d_π that sum to one**. They sum to one if an ended
+episode continues in an absorbing state until T, with a reward like any other state. If the return stops with the
+episode instead, every step alive pays c: a bonus or a penalty.
 
-The game is AdRIL's, for every form:
+The game is AdRIL's for every form:
 
-    1. d̄ ← the occupancy of the policy that takes every action alike
+    1. d̄ ← the occupancy of the uniform policy
     2. for n = 1, 2, ...
     3.     r ← r(d_E, d̄)
     4.     π_n ← argmax_π E_π Σ_t r(s_t, a_t) + α H(π)                one soft backward pass
     5.     d̄ ← d̄ + (d^{π_n} − d̄) / (n + 1)                           the average over all rounds
 
-which is Frank and Wolfe's method on g, but for the entropy, whose weight α must be small beside what r adds up to.
+This is the Frank-Wolfe method on g, apart from the entropy. Its weight α must be small compared to the sum of r.
 
 Reference: Kostrikov, Agrawal, Dwibedi, Levine and Tompson, "Discriminator-Actor-Critic: Addressing Sample Inefficiency
 and Reward Bias in Adversarial Imitation Learning" (2019). SQIL: Reddy, Dragan and Levine (2020). GAIL: Ho and Ermon
-(2016). AIRL: Fu, Luo and Levine (2018). The paper has AdRIL, and SQIL as the reward that is never updated.
+(2016). AIRL: Fu, Luo and Levine (2018). The paper describes AdRIL, and SQIL as a reward that is never updated.
 
-Deviations: nothing is sampled. SQIL's labels are 1 on the expert's steps and 0 on the learner's; D is what a regression
-on as many of the one as of the other sees, where samples share their pair. Where they never do, as with continuous
-states, the labels stand as they are, which is what "labels alone" has: 1 wherever the expert goes, here everywhere.
+Deviations: nothing is sampled. SQIL's labels are 1 on the expert's steps and 0 on the learner's. D is the mean label
+at a pair, with equally many steps of both sides. With continuous states no two samples share a pair, so each label
+stands alone. "Labels alone" is that case: 1 wherever the expert goes, which is everywhere here.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,14 +46,16 @@ from jaxtyping import Float
 
 from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_choice, check_fraction, check_positive, check_whole, unknown
-from understudy.tabular.mdp import FiniteMDP, Table, exact, occupancy, soft_response, uniform
+from understudy.tabular.compiling import exact
+from understudy.tabular.mdp import FiniteMDP, Table
+from understudy.tabular.planning import occupancy, soft_response, uniform
 
 ALIVE, ENDED = 0, 1
-"""The chain's states."""
+"""The states of the chain."""
 STAY, END = 0, 1
-"""Its actions."""
+"""The actions of the chain."""
 AVAILABLE = ((True, True), (True, False))
-"""The end state has nothing to choose, so that no entropy is to be had there."""
+"""The end state has a single action, so that it adds no entropy."""
 Pairs = Float[Array, "s a"]
 
 FORMS: dict[str, Callable[[Pairs, Pairs], Pairs]] = {
@@ -64,32 +66,32 @@ FORMS: dict[str, Callable[[Pairs, Pairs], Pairs]] = {
     "GAIL, −log(1 − D)": lambda expert, learner: jnp.log(expert + learner) - jnp.log(learner),
     "AIRL": lambda expert, learner: jnp.log(expert) - jnp.log(learner),
 }
-"""r(d_E, d_π), pair by pair, for pairs that both visit."""
+"""r(d_E, d_π) for each pair (s, a) that both sides visit."""
 
 Ends = Literal["absorbing", "episodes", "steps"]
 ENDS: tuple[Ends, ...] = ("absorbing", "episodes", "steps")
-"""What follows an episode's end, and what a side's occupancy sums to over what is recorded of it.
+"""What follows the end of an episode, and the sum of each side's occupancy over the recorded pairs.
 
-absorbing    the end state, until T, with the form's own reward there; one
-episodes     nothing; its expected length over T, as with as many episodes of the one side as of the other
-steps        nothing; one, as with as many steps of the one side as of the other
+absorbing    the end state until T, with the form's reward; the sum is one
+episodes     nothing; the sum is the expected length over T, as if both sides had equally many episodes
+steps        nothing; the sum is one, as if both sides had equally many steps
 """
 
 
 class Survival(NamedTuple):
-    """How a game on the chain ended."""
+    """The result of a game on the chain."""
 
     visited: Table
     """d̄_t(s, a), averaged over all rounds."""
     reward: Pairs
-    """What it was paid in the last round."""
+    """The reward in the last round."""
     length: float
-    """The learner's expected steps of life, those of d̄."""
+    """The learner's expected number of steps alive, under d̄."""
     expert_length: float
 
 
 class SurvivalRow(NamedTuple):
-    """A form's constant, and the expected lengths: the expert's, and the learner's by what follows an end."""
+    """A form's constant c, the expert's expected length, and the learner's for each of ENDS."""
 
     form: str
     constant: float
@@ -100,13 +102,13 @@ class SurvivalRow(NamedTuple):
 
 
 def stay_or_end(horizon: int = 20) -> FiniteMDP:
-    """The chain: alive, one stays or ends, and the end state follows itself. (UNICYCLE is drawn alike.)"""
+    """The chain: stay or end; the end state is absorbing. It has the dynamics of UNICYCLE."""
     check_whole(2, horizon=horizon)
     return FiniteMDP(np.array([[ALIVE, ENDED], [ENDED, ENDED]]), [1.0, 0.0], horizon, AVAILABLE)
 
 
 def ending(q: float, horizon: int = 20) -> np.ndarray:
-    """The chain's policy that ends with probability q at each step of its life."""
+    """The policy that ends with probability q at each step alive."""
     check_positive(q=q)
     check_fraction(q=q)
     check_whole(2, horizon=horizon)
@@ -114,19 +116,21 @@ def ending(q: float, horizon: int = 20) -> np.ndarray:
 
 
 def expected_length(visited: Any) -> float:
-    """E of the steps taken alive, Σ_t d_t(alive), from d_t(s, a)."""
+    """The expected number of steps alive: Σ_t d_t(alive)."""
     return float(np.asarray(visited)[:, ALIVE].sum())
 
 
 def form_reward(form: str, expert: Any, learner: Any, ends: Ends = "absorbing") -> np.ndarray:
-    """A form's reward r[s, a] on the chain, from both sides' occupancies d_t(s, a); 0 where nothing is recorded."""
+    """A form's reward r[s, a] on the chain, from both sides' occupancies d_t(s, a). 0 for unrecorded pairs."""
     check_choice(ENDS, ends=ends)
     for name, visited in (("expert", expert), ("learner", learner)):
         if np.ndim(visited) != 3 or np.shape(visited)[1:] != (2, 2):
             raise SpecError(f"the {name}'s occupancy has shape {np.shape(visited)}: (steps, 2, 2) is needed")
     reward = np.asarray(_form_reward(_index(form), ENDS.index(ends), expert, learner))
     if not np.isfinite(reward).all():
-        raise SpecError(f"the reward of '{form}' is {reward.tolist()}: both sides must stay and end now and then")
+        raise SpecError(
+            f"the reward of '{form}' is {reward.tolist()}: both occupancies must be above 0 for staying and ending"
+        )
     return reward
 
 
@@ -138,7 +142,7 @@ def survival_game(
     alpha: float = 0.01,
     rounds: int = 1000,
 ) -> Survival:
-    """The game between a reward of this form and the soft best response to it; the expert ends with probability q."""
+    """Play the game of one reward form against an expert that ends with probability q."""
     check_choice(ENDS, ends=ends)
     return _games([(form, q, ends)], horizon, alpha, rounds)[0]
 
@@ -146,16 +150,15 @@ def survival_game(
 def survival_table(
     q: Sequence[float] = (0.5, 0.03), horizon: int = 20, alpha: float = 0.01, rounds: int = 1000
 ) -> tuple[SurvivalRow, ...]:
-    """All forms against experts that end with these probabilities, one row each; all games are one program."""
+    """All forms against experts that end with these probabilities: one row each. All games run in one program."""
     settings = [(form, probability, ends) for form in FORMS for probability in q for ends in ENDS]
     games = dict(zip(settings, _games(settings, horizon, alpha, rounds), strict=True))
     constants = dict(zip(FORMS, _constants(), strict=True))
     rows = []
     for form in FORMS:
         for probability in q:
-            found = {ends: games[form, probability, ends] for ends in ENDS}
-            lengths = {ends: game.length for ends, game in found.items()}
-            expert = found["absorbing"].expert_length
+            lengths = {ends: games[form, probability, ends].length for ends in ENDS}
+            expert = games[form, probability, "absorbing"].expert_length
             rows.append(SurvivalRow(form, float(constants[form]), expert, **lengths))
     return tuple(rows)
 
@@ -185,7 +188,7 @@ def _form_reward(form: Array, ends: Array, expert: Table, learner: Table) -> Pai
     recorded = jnp.asarray(AVAILABLE).at[ENDED, STAY].set(ends == ENDS.index("absorbing"))
 
     def shares(visited: Table) -> Pairs:
-        """d(s, a) of what is recorded; 1 for other pairs, where any number will do."""
+        """d(s, a) of the recorded pairs; 1 for others, which are masked later."""
         mean = jnp.where(recorded, jnp.asarray(visited).mean(0), 0.0)
         total = jnp.where(ends == ENDS.index("steps"), mean.sum(), 1.0)
         return jnp.where(recorded, mean / total, 1.0)
@@ -196,7 +199,7 @@ def _form_reward(form: Array, ends: Array, expert: Table, learner: Table) -> Pai
 
 @exact
 def _constants() -> Float[Array, " forms"]:
-    """c of each form, which is r(d, d) whatever d is."""
+    """c = r(d, d) of each form; it does not depend on d."""
     return jnp.stack([each(jnp.ones(()), jnp.ones(())) for each in FORMS.values()])
 
 

@@ -1,10 +1,10 @@
-"""Classical reward matching on finite MDPs with given features: one file each, all on the dual side of the reward game.
+"""Classical reward-matching algorithms on finite MDPs with given features. All solve the dual of the reward game.
 
-algorithm     cost                    response                policy that matches
+algorithm     cost                    response                matching policy
 maxent        φ · θ                   soft                    the last response
-mmp           φ · θ, with margin      best, loss-augmented    the mixture of responses, alike
-learch        exp(φ · θ)              best                    the mixture of responses, alike
-abbeel_ng     φ · θ                   best                    the mixture of responses, by projection
+mmp           φ · θ, with margin      best, loss-augmented    the uniform mixture of responses
+learch        exp(φ · θ)              best                    the uniform mixture of responses
+abbeel_ng     φ · θ                   best                    a mixture of responses, weighted by projection
 """
 
 from understudy.game import Card
@@ -19,6 +19,6 @@ from understudy.tabular.classical.mmp import CARD as MMP
 from understudy.tabular.classical.mmp import mmp, slack
 
 CARDS: dict[str, Card] = {card.name: card for card in (MAXENT, MMP, LEARCH, ABBEEL_NG)}
-"""Their rows in the taxonomy, by name."""
+"""The cards of the algorithms, by name."""
 
 __all__ = ["CARDS", "Matched", "abbeel_ng", "feature_moments", "learch", "maxent", "mmp", "slack"]

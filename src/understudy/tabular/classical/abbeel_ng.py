@@ -1,28 +1,28 @@
-"""Apprenticeship learning by projection: walk the average of best responses towards the expert's moments.
+"""Apprenticeship learning by projection: move the average of best responses towards the expert's moments.
 
-It matches reward moments and sits on the dual side: the cost follows where the average differs most from the expert,
-and the policy best-responds. No policy of its own needs to match: their mixture does, and one policy has its occupancy.
+It matches reward moments and is a dual algorithm: the cost points where the average differs most from the expert, and
+the policy best-responds. No single response needs to match. Their mixture does, and one policy has its occupancy.
 
     Input: expert's moments μ_E, features φ
     1. d̄ ← occupancy of the uniform policy
-    2. θ ← μ̄ − μ_E, where μ̄ = (1/T) Σ d̄ · φ                      the unit cost that tells most is θ / ‖θ‖
+    2. θ ← μ̄ − μ_E, where μ̄ = (1/T) Σ d̄ · φ                      θ / ‖θ‖ is the unit cost of largest payoff
     3. stop if ‖θ‖ ≤ tolerance
     4. π ← argmin_π E_π Σ_t φ_t · θ
-    5. d̄ ← d̄ + η (d^π − d̄), η the one that brings μ̄ nearest to μ_E, θ · (μ̄ − μ(π)) / ‖μ̄ − μ(π)‖²; go to 2
+    5. d̄ ← d̄ + η (d^π − d̄), η = θ · (μ̄ − μ(π)) / ‖μ̄ − μ(π)‖², which brings μ̄ nearest to μ_E; go to 2
 
-At the end, the policy is the one with occupancy d̄.
+The returned policy has the occupancy d̄.
 
-η is never above 1, since the response is at least as good as the expert under θ. Line 5 cannot move μ̄ away from μ_E,
-and after k rounds the error is at most 2 D / √(k + 2), D the largest distance of two policies' moments: this is the
-Frank-Wolfe method on ½ ‖μ̄ − μ_E‖². It is much faster, geometric, where the expert's moments lie inside what
-policies reach, which an expert that takes every action has.
+η is at most 1, because the response is at least as good as the expert under θ. This is the Frank-Wolfe method on
+½ ‖μ̄ − μ_E‖²: line 5 never increases the error, and after k rounds it is at most 2 D / √(k + 2), where D is the largest
+distance between two policies' moments. Convergence is geometric if the expert's moments are in the interior of the
+reachable moments, for example if the expert takes every action.
 
 Reference: Abbeel and Ng, "Apprenticeship Learning via Inverse Reinforcement Learning" (2004), the projection method of
 section 3.1; Syed and Schapire, "A Game-Theoretic Approach to Apprenticeship Learning" (2007) and, for the mixture as
 one policy, Syed, Bowling and Schapire, "Apprenticeship Learning Using Linear Programming" (2008).
 
-Deviations: moments are means over a finite horizon, not discounted sums, and the expert's are exact. θ weighs a cost.
-Where the paper keeps all policies for a person to choose from, or mixes them, the mixture is collapsed to one policy.
+Deviations: moments are means over a finite horizon, not discounted sums, and the expert's are exact. φ · θ is a cost,
+not a reward. The paper returns all policies, or their mixture; this returns one policy with the mixture's occupancy.
 """
 
 from typing import Any
@@ -33,7 +33,9 @@ from jaxtyping import Array, Float, Int
 
 from understudy.game import Card
 from understudy.tabular.classical.matching import Matched, check, linear, matched, moments
-from understudy.tabular.mdp import FiniteMDP, Table, best_response, collapse, occupancy, over_batches, uniform
+from understudy.tabular.compiling import over_batches
+from understudy.tabular.mdp import FiniteMDP, Table
+from understudy.tabular.planning import best_response, collapse, occupancy, uniform
 
 CARD = Card(
     name="abbeel-ng",
@@ -50,7 +52,7 @@ CARD = Card(
 def abbeel_ng(
     mdp: FiniteMDP, features: Any, expert: Any, tolerance: float = 1e-2, max_iterations: int = 100_000
 ) -> Matched:
-    """A mixture of best responses with the expert's moments, as one policy; the weights are μ(π) − μ_E."""
+    """A mixture of best responses that matches the expert's moments, as one policy. The weights are μ(π) − μ_E."""
     check(mdp, features, expert, tolerance, max_iterations)
     return _abbeel_ng(mdp, features, expert, tolerance, max_iterations)
 

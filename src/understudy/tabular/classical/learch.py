@@ -1,9 +1,9 @@
-"""LEARCH: a positive cost, raised where the planner goes and lowered where the expert does, in its logarithm.
+"""LEARCH: a positive cost whose logarithm rises where the planner goes and falls where the expert goes.
 
-It matches reward moments and sits on the dual side: the cost takes functional gradient steps, the policy
-best-responds. The objective is that of maximum margin planning, without its regulariser, as a functional of the cost
-c > 0, one number for each (t, s, a); its gradient at a point is how often the expert is there less how often the
-planner is, d_E − d^π. Steps are taken in log c, along the linear function of the features nearest in direction:
+It matches reward moments and is a dual algorithm: the cost takes functional gradient steps, and the policy
+best-responds. The objective is that of maximum margin planning without its regulariser, as a functional of the cost c
+> 0, one number for each (t, s, a). Its gradient is d_E − d^π, the expert's visits minus the planner's. Steps are taken
+in log c, along the linear function of the features that is closest in direction:
 
     c = exp(h),    h = φ · θ,    argmax over ‖v‖ ≤ 1 of Σ (d^π − d_E) (φ · v)  ∝  μ(π) − μ_E
 
@@ -14,20 +14,20 @@ planner is, d_E − d^π. Steps are taken in log c, along the linear function of
     4.     θ ← θ + η (μ(π) − μ_E)                                   c ← c · exp(η φ · (μ(π) − μ_E))
     5.     d̄ ← d̄ + (d^π − d̄) / k;  stop if ‖μ̄ − μ_E‖ ≤ tolerance
 
-At the end, the policy is the one with occupancy d̄.
+The returned policy has the occupancy d̄.
 
-What it matches. Line 4 adds up to θ = η k (μ̄ − μ_E), so the mixture's error is ‖θ‖ / ηk. A response to exp(φ · θ) is
-not one to φ · θ, and a long step can lead θ to where the planner never leaves the wrong path: the error then stays,
-and the result says so. A short one cannot. With B = max ‖φ_t(s, a)‖, no margin and η = 1 / (e B² K), c stays so near
-to 1 + h for K rounds that the error after them is at most 2 B √((e − 1) / K).
+What it matches: line 4 adds up to θ = η k (μ̄ − μ_E), so the mixture's error is ‖θ‖ / ηk. A best response to exp(φ ·
+θ) is not one to φ · θ. With a long step, θ can get to where the planner stays on a wrong path. The error then remains,
+and `Matched.met` is False. A short step avoids this. With B = max ‖φ_t(s, a)‖, no margin and η = 1 / (e B² K), c is so
+close to 1 + h for K rounds that the error after them is at most 2 B √((e − 1) / K).
 
 Reference: Ratliff, Silver and Bagnell, "Learning to Search: Functional Gradient Techniques for Imitation Learning"
 (2009).
 
-Deviations: the paper fits a regressor or a classifier to the planner's and the expert's points, and its cost is a sum
-of those; here it is a linear function that is not fitted but points along the gradient, so that line 4 adds up. Its
-margin is a setting, zero unless asked for: an expert who mixes has none to keep. It hands over the cost and plans with
-it; the mixture of the plans, which matches the moments, is handed over here beside it.
+Deviations: the paper fits a regressor or classifier to the planner's and the expert's points, and its cost is a sum of
+these. Here log c is a linear function along the gradient, without a fit, so that line 4 adds up. The margin is a
+setting, 0 by default, because a stochastic expert has no margin. The paper returns the cost and plans with it; this
+also returns the mixture of the plans, which matches the moments.
 """
 
 from typing import Any
@@ -42,12 +42,14 @@ from understudy.tabular.classical.matching import (
     Matched,
     Weights,
     check,
-    elsewhere,
     linear,
     matched,
     moments,
+    unvisited,
 )
-from understudy.tabular.mdp import FiniteMDP, Table, best_response, collapse, occupancy, over_batches
+from understudy.tabular.compiling import over_batches
+from understudy.tabular.mdp import FiniteMDP, Table
+from understudy.tabular.planning import best_response, collapse, occupancy
 
 CARD = Card(
     name="learch",
@@ -70,7 +72,7 @@ def learch(
     tolerance: float = 1e-2,
     max_iterations: int = 100_000,
 ) -> Matched:
-    """The mixture of responses, as one policy; the cost is exp(φ · weights). η is `step` / B², which has no unit."""
+    """The mixture of responses, as one policy, and the weights of the cost exp(φ · weights). η is `step` / B²."""
     check(mdp, features, expert, tolerance, max_iterations)
     check_not_negative(margin=margin)
     check_positive(step=step)
@@ -88,7 +90,7 @@ def _learch(
     max_iterations: Int[Array, ""],
 ) -> Matched:
     of_expert = occupancy(mdp, expert)
-    target, loss = moments(features, of_expert), margin * elsewhere(of_expert)
+    target, loss = moments(features, of_expert), margin * unvisited(of_expert)
     largest = jnp.sum(features**2, axis=-1).max()
     eta = step / jnp.where(largest > 0, largest, 1.0)
 
@@ -96,7 +98,7 @@ def _learch(
         k, theta, average, _ = carry
         k = k + 1  # line 2
         h = linear(mdp, features, theta)
-        # In units of the largest cost, which changes no response and cannot overflow.
+        # Divided by the largest cost: this changes no response and cannot overflow.
         visited = occupancy(mdp, best_response(mdp, jnp.exp(h - h.max()) - loss * jnp.exp(-h.max())))  # line 3
         theta = theta + eta * (moments(features, visited) - target)  # line 4
         average = average + (visited - average) / k  # line 5

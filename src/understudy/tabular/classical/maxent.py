@@ -1,11 +1,12 @@
-"""Maximum-entropy inverse optimal control: of all policies with the expert's moments, the one of largest entropy.
+"""Maximum-entropy inverse optimal control: the policy of largest entropy among those with the expert's moments.
 
-It matches reward moments and sits on the dual side: the cost climbs, the policy best-responds. The response is the
-entropy-regularised one, so it is unique and smooth in the cost, and the saddle point itself is found, not an average:
+It matches reward moments and is a dual algorithm: the cost ascends, and the policy best-responds. The response is
+entropy-regularised, so it is unique and smooth in the cost. The algorithm finds the saddle point itself, not an
+average:
 
     max_θ  g(θ),    g(θ) = min_π  θ · (μ(π) − μ_E) − (α/T) H(π),    ∇g(θ) = μ(π_θ) − μ_E
 
-g is concave. Where its gradient vanishes, π_θ has the expert's moments, and by duality it is what the first line says.
+g is concave. Where its gradient is zero, π_θ has the expert's moments, and by duality it has the largest entropy.
 
     Input: expert's moments μ_E, features φ, temperature α
     1. θ ← 0
@@ -14,16 +15,16 @@ g is concave. Where its gradient vanishes, π_θ has the expert's moments, and b
     4. v ← solution of −∇²g(θ) v = ∇g(θ)                           conjugate gradients
     5. θ ← θ + η v, η the first of 1, ½, ¼, ... that raises g enough; go to 2
 
-An expert who never takes some action has moments on the boundary of what policies reach. No θ attains those, but the
-error falls below any tolerance as ‖θ‖ grows.
+If the expert never takes some action, its moments are on the boundary of the reachable moments. No θ attains them, but
+the error falls below any tolerance as ‖θ‖ grows.
 
 Reference: Ziebart, Maas, Bagnell and Dey, "Maximum Entropy Inverse Reinforcement Learning" (2008); Ziebart, Bagnell and
 Dey, "Modeling Interaction via the Principle of Maximum Causal Entropy" (2010).
 
-Deviations: the entropy is the causal one of 2010, with which the distribution over paths of 2008 agrees where dynamics
-are deterministic. θ weighs a cost. The papers climb along the gradient, or its exponentiated form; a truncated Newton
-method does here, as the dual is smooth and gradient steps take thousands of passes to reach 1e-8. The moments are those
-of a given expert, without sampling error, so g has no regulariser.
+Deviations: the entropy is the causal entropy of 2010. It agrees with the distribution over paths of 2008 if dynamics
+are deterministic. φ · θ is a cost, not a reward. The papers use gradient ascent, or exponentiated gradients. This uses
+a truncated Newton method, because the dual is smooth and gradient ascent takes thousands of passes to reach 1e-8. The
+expert's moments have no sampling error, so g has no regulariser.
 """
 
 from typing import Any
@@ -35,7 +36,9 @@ from jaxtyping import Array, Float, Int
 from understudy.core.errors import check_positive
 from understudy.game import Card
 from understudy.tabular.classical.matching import Matched, Weights, check, linear, matched, moments
-from understudy.tabular.mdp import FiniteMDP, Table, causal_entropy, occupancy, over_batches, soft_response
+from understudy.tabular.compiling import over_batches
+from understudy.tabular.mdp import FiniteMDP, Table
+from understudy.tabular.planning import causal_entropy, occupancy, soft_response
 
 CARD = Card(
     name="maxent",
@@ -47,11 +50,12 @@ CARD = Card(
     collects="the soft best response to the cost, by dynamic programming, and its moments",
     reference="Ziebart et al. 2008, 2010",
 )
-ENOUGH = 1e-4
-"""The share of the rise promised by the slope that a step must achieve."""
+ARMIJO = 1e-4
+"""The fraction of the linear increase that a step must achieve."""
 ROUNDING = 1e-13
-"""A fall of g, relative to the numbers it is the sum of, that may be rounding."""
-SMALLEST = 2.0**-40
+"""A decrease of g of this relative size counts as rounding."""
+MIN_STEP = 2.0**-40
+"""The smallest step size of the line search."""
 
 
 def maxent(
@@ -95,7 +99,7 @@ def _maxent(
         precision = jnp.minimum(0.1, jnp.linalg.norm(gradient))
         solve: Any = jax.scipy.sparse.linalg.cg
         v, _ = solve(curvature, gradient, tol=precision, maxiter=2 * theta.size)  # line 4
-        return jnp.where(v @ gradient > 0, v, gradient)  # not so only by rounding, where g is all but flat
+        return jnp.where(v @ gradient > 0, v, gradient)  # v · ∇g ≤ 0 happens only by rounding
 
     def step(carry: tuple[Array, Any, Array]) -> tuple[Array, Any, Array]:
         k, (theta, value, gradient), _ = carry
@@ -104,13 +108,13 @@ def _maxent(
 
         def low(tried: tuple[Array, Any]) -> Array:
             eta, (_, reached, _) = tried
-            return ~(reached >= value + ENOUGH * eta * (v @ gradient) - slack) & (eta > SMALLEST)
+            return ~(reached >= value + ARMIJO * eta * (v @ gradient) - slack) & (eta > MIN_STEP)
 
         def halve(tried: tuple[Array, Any]) -> tuple[Array, Any]:
             return tried[0] / 2, at(theta + tried[0] / 2 * v)
 
         eta, best = jax.lax.while_loop(low, halve, (jnp.ones(()), at(theta + v)))  # line 5
-        return k + 1, best, eta > SMALLEST
+        return k + 1, best, eta > MIN_STEP
 
     def unmet(carry: tuple[Array, Any, Array]) -> Array:
         k, (_, _, gradient), moved = carry

@@ -1,11 +1,11 @@
 """Maximum margin planning: a cost under which the expert beats every policy by a margin that grows with their loss.
 
-It matches reward moments and sits on the dual side: the cost takes subgradient steps, the policy best-responds. With
-ℓ_t(s, a) = m where the expert never goes and 0 elsewhere, L(π) = (1/T) Σ_t E_π ℓ_t, it descends
+It matches reward moments and is a dual algorithm: the cost takes subgradient steps, and the policy best-responds. Let
+ℓ_t(s, a) = m where the expert never goes and 0 elsewhere, and L(π) = (1/T) Σ_t E_π ℓ_t. It minimises
 
     c(θ) = λ/2 ‖θ‖² + max_π [ L(π) − θ · (μ(π) − μ_E) ]
 
-whose second term, the slack ξ, is the most by which any policy misses θ · (μ(π) − μ_E) ≥ L(π).
+The second term is the slack ξ: the largest violation of θ · (μ(π) − μ_E) ≥ L(π) by any policy.
 
     Input: expert's moments μ_E, features φ, margin m, regularisation λ
     1. θ ← 0
@@ -14,26 +14,26 @@ whose second term, the slack ξ, is the most by which any policy misses θ · (�
     4.     θ ← θ − (λ θ + μ_E − μ(π)) / (λ k)                       a subgradient of c, with step 1 / λk
     5.     d̄ ← d̄ + (d^π − d̄) / k;  stop if ‖μ̄ − μ_E‖ ≤ tolerance
 
-At the end, the policy is the one with occupancy d̄.
+The returned policy has the occupancy d̄.
 
-What it matches. Line 4 says λ θ = mean over rounds of μ(π) − μ_E, so the mixture of the responses has error λ ‖θ‖,
-exactly. The same lines are the Frank-Wolfe method with steps 1/k on ½ ‖μ̄ − μ_E‖² − λ L, hence after k rounds
+What it matches: by line 4, λ θ is the mean over rounds of μ(π) − μ_E, so the mixture of responses has the error λ ‖θ‖,
+exactly. The same lines are the Frank-Wolfe method with step sizes 1/k on ½ ‖μ̄ − μ_E‖² − λ L. After k rounds
 
-    error² ≤ 2 λ m + D² (1 + ln k) / k,       D the largest distance of two policies' moments
+    error² ≤ 2 λ m + D² (1 + ln k) / k,       D the largest distance between two policies' moments
 
-and λ = tolerance² / 4m, the default, is small enough for any tolerance.
+so the default λ = tolerance² / 4m is small enough for any tolerance.
 
-What its cost says. A policy π costs θ · (μ(π) − μ_E) ≥ L(π) − ξ more than the expert. So for a deterministic expert the
-planner's answer to the cost found, without loss, is the expert once ξ is below the smallest L of any other
-deterministic policy (other where the expert goes). Where the expert is the only best response to some θ, such weights
-exist, and descending c with a small enough λ leads to them; but line 5 stops at the error of the mixture, which may be
-met long before. `slack` tells.
+The meaning of its cost: a policy π costs θ · (μ(π) − μ_E) ≥ L(π) − ξ more than the expert. Let the expert be
+deterministic. If ξ is below the smallest L of any deterministic policy that differs from the expert on its path, the
+best response to the cost, without loss, is the expert. Such weights exist if the expert is the only best response to
+some θ, and minimising c with a small enough λ finds them. But line 5 may stop long before, at the error of the mixture.
+`slack` computes ξ.
 
 Reference: Ratliff, Bagnell and Zinkevich, "Maximum Margin Planning" (2006).
 
-Deviations: one example, an MDP with an expert who may be stochastic, whose loss is then zero on all it might do. The
-cost is not held positive, as a horizon that is fixed needs no such thing. The paper hands over θ and plans with it,
-which can reproduce the moments of an expert who is a best response alone; the mixture matches any expert's.
+Deviations: there is one MDP with one expert, who may be stochastic; the loss is zero on all its actions. The cost need
+not be positive, because the horizon is fixed. The paper returns θ and plans with it, which reproduces the expert's
+moments only if the expert is a best response. The mixture matches the moments of any expert.
 """
 
 from typing import Any
@@ -50,21 +50,15 @@ from understudy.tabular.classical.matching import (
     Weights,
     check,
     check_features,
-    elsewhere,
     linear,
     matched,
     moments,
     numbers,
+    unvisited,
 )
-from understudy.tabular.mdp import (
-    FiniteMDP,
-    Table,
-    best_response,
-    check_policy,
-    collapse,
-    occupancy,
-    over_batches,
-)
+from understudy.tabular.compiling import over_batches
+from understudy.tabular.mdp import FiniteMDP, Table, check_policy
+from understudy.tabular.planning import best_response, collapse, occupancy
 
 CARD = Card(
     name="mmp",
@@ -87,7 +81,7 @@ def mmp(
     tolerance: float = 1e-2,
     max_iterations: int = 100_000,
 ) -> Matched:
-    """The mixture of loss-augmented responses, as one policy, and the weights of the cost with the margin."""
+    """The mixture of loss-augmented responses, as one policy, and the weights of the cost."""
     check(mdp, features, expert, tolerance, max_iterations)
     check_positive(margin=margin)
     regularisation = tolerance**2 / (4 * margin) if regularisation is None else regularisation
@@ -106,7 +100,7 @@ def _mmp(
     max_iterations: Int[Array, ""],
 ) -> Matched:
     of_expert = occupancy(mdp, expert)
-    target, loss = moments(features, of_expert), margin * elsewhere(of_expert)
+    target, loss = moments(features, of_expert), margin * unvisited(of_expert)
 
     def descend(carry: tuple[Array, Weights, Table, Array]) -> tuple[Array, Weights, Table, Array]:
         k, theta, average, _ = carry
@@ -126,13 +120,13 @@ def _mmp(
 
 
 def slack(mdp: FiniteMDP, features: Any, expert: Any, weights: Any, margin: float = 1.0) -> Float[Array, ""]:
-    """ξ = max_π L(π) − θ · (μ(π) − μ_E): the most by which a policy misses the margin; never negative."""
+    """ξ = max_π L(π) − θ · (μ(π) − μ_E): the largest violation of the margin by a policy. Never negative."""
     check_policy(mdp, expert, "the expert")
     check_features(mdp, features)
     check_positive(margin=margin)
     count = (*mdp.initial.shape[:-1], np.shape(features)[-1])
     if numbers(weights, "the weights").shape != count:
-        raise SpecError(f"the weights have shape {np.shape(weights)}: {count}, one for each feature, is needed")
+        raise SpecError(f"the weights have shape {np.shape(weights)}: {count} is needed, one weight per feature")
     return _slack(mdp, features, expert, weights, margin)
 
 
@@ -141,7 +135,7 @@ def _slack(
     mdp: FiniteMDP, features: Float[Array, "... k"], expert: Table, weights: Weights, margin: Float[Array, ""]
 ) -> Float[Array, ""]:
     of_expert = occupancy(mdp, expert)
-    loss = margin * elsewhere(of_expert)
+    loss = margin * unvisited(of_expert)
     visited = occupancy(mdp, best_response(mdp, linear(mdp, features, weights) - loss))
     ahead = weights @ (moments(features, visited) - moments(features, of_expert))
     return jnp.sum(visited * loss) / mdp.horizon - ahead
