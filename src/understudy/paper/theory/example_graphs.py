@@ -7,7 +7,7 @@ import numpy as np
 
 from understudy.core.errors import SettingError
 from understudy.evaluation import drawing
-from understudy.tabular.examples import Example, following, reachable
+from understudy.tabular.examples import Example, reachable, successor_table
 
 DRAWN_NODES, DRAWN_CHAIN = 40, 4
 """The most nodes of a tree that is drawn, and the states of CLIFF's chain that are drawn."""
@@ -66,7 +66,7 @@ def _positions(example: Example) -> dict[int, np.ndarray]:
 
 def _edges(example: Example, positions: dict[int, np.ndarray]) -> dict[tuple[int, int, str], str]:
     """(from, to, color) of every arrow → its label. The self-loops at a tree's leaves are left out."""
-    successors, available = following(example), np.asarray(example.mdp.available)
+    successors, available = successor_table(example), np.asarray(example.mdp.available)
     edges: dict[tuple[int, int, str], str] = {}
     for state in positions.keys() - {len(example.states)}:
         for action in np.flatnonzero(available[state]):

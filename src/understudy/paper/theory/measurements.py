@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, Int
 
 from understudy.game import Moments
 from understudy.tabular import bounds, examples
+from understudy.tabular.compiling import exact
 from understudy.tabular.games import Game
-from understudy.tabular.mdp import exact
 from understudy.tabular.moments import MomentClass, q_box, reward_box
 from understudy.tabular.recoverability import all_rewards, plus_minus, recoverability, recovers_within, state_rewards
 from understudy.tabular.solvers import Side, Solution, solve
