@@ -1,32 +1,42 @@
-# `make demo` and `make test` set up what they need in .venv; nothing else is required but Python 3.11 or later.
+# Each command sets up what it needs in .venv; nothing else is required but Python 3.11 or later.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean browser
+.PHONY: demo test test-all check try lint tables bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/understudy demo
 
-test: $(VENV)/.installed-test browser
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+# The linter, the type checker, the import contracts, and the tests of behaviour.
+test: check
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+# Everything, with the slow tests: browser, Ray, kill and resume, examples and commands from end to end.
+test-all: check
 	$(BIN)/python -m pytest -n auto
 
-# The report's tests open it in Chromium. Where there is none and none can be installed, they are skipped and say so.
-browser:
-	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
-		command -v $$name >/dev/null 2>&1 && exit 0; done; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-		echo "Installing Chromium for the report's tests"; \
-		DEBIAN_FRONTEND=noninteractive timeout 180 sh -c 'apt-get update -qq; \
-			apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1 || true; fi
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+
+# The quick loop while writing an algorithm: make try NAME=dagger
+try: $(VENV)/.installed-test
+	@test -n "$(NAME)" || { echo "usage: make try NAME=dagger"; exit 2; }
+	@file=$$(ls src/understudy/algorithms/*/$(NAME).py) && $(BIN)/ruff check $$file && $(BIN)/mypy $$file
+	$(BIN)/python -m pytest -n auto tests/algorithms/test_protocol.py -m "not slow" -k "$(NAME)"
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Write the generated parts of README.md and docs again: the taxonomy, and the tables of docs/results.
+tables: $(VENV)/.installed
+	$(BIN)/python tools/taxonomy.py
+	$(BIN)/python tools/tables.py
 
 # The peers of the benchmarks need an older Gymnasium, so they live in an environment of their own.
 bench: $(VENV)/.installed .venv-bench/.installed
@@ -59,4 +69,4 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
