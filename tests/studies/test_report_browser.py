@@ -11,10 +11,7 @@ from understudy.core.statistics import Sample
 from understudy.studies.published import Published
 from understudy.studies.report import render
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(browser.find_chromium() is None, reason=browser.NO_CHROMIUM),
-]
+pytestmark = pytest.mark.slow
 
 HOSTILE = "</script><img src=x onerror=\"document.title='run'\">"
 SIZES = "els => els.map(e => e.getBoundingClientRect()).map(r => [r.width, r.height])"
@@ -46,7 +43,10 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def chromium():
-    with browser.Browser(browser.find_chromium()) as running:
+    path = browser.find_chromium()
+    if path is None:
+        pytest.skip(browser.NO_CHROMIUM)
+    with browser.Browser(path) as running:
         yield running
 
 

@@ -102,7 +102,7 @@ def _curve_charts(task: TaskResults, colours: Mapping[str, int]) -> list[Chart]:
         series: list[Series] = []
         published: dict[str, Series] = {}
         for learner in learners:
-            traces = [list(points.items()) for points in learner.curve.seeds.values()]
+            traces = [sorted(points.items()) for points in learner.curve.seeds.values()]
             curve = {float(x): sample for x, sample in learner.curve.samples.items()}
             series.append(Series(learner.name, colours[learner.label], curve, traces))
             theirs = learner.published
