@@ -1,4 +1,4 @@
-"""The forest's figure: several forests as one environment, moments of what a policy cannot see, linear critics."""
+"""The Forest figure: several forests as one environment, moments that the policy does not observe, linear critics."""
 
 import csv
 
@@ -8,30 +8,28 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.algorithms import daequil, dagger
-from understudy.cli.main import _dispatch
 from understudy.collect.rollouts import rollout
 from understudy.core import display
 from understudy.core.errors import SettingError
 from understudy.envs.forest import Dodge, Forest, blocked, depth
-from understudy.paper import forest as experiment
-from understudy.paper import reproduce_forest
-from understudy.paper.rounds import Trials
+from understudy.paper import forest as figure
+from understudy.paper import forest_trials
+from understudy.paper.on_q_trials import Trials
 
-TINY = {"rounds": 3, "steps": 20, "hidden": (8,), "episodes_per_round": 2}
+TINY = {"rounds": 3, "gradient_steps": 20, "hidden": (8,), "episodes_per_round": 2}
 SEVERAL = Forest.plant(jax.random.key(3), 4)
 
 
-def test_an_episode_stays_in_one_of_several_forests_and_says_which():
+def test_an_episode_stays_in_one_of_several_forests_and_observes_its_index():
     episodes = rollout(SEVERAL, SEVERAL.expert(), 40, seed=0, deterministic=False)
-    number = episodes.steps.obs[..., 4]
-    real = np.arange(number.shape[1]) < episodes.lengths[:, None]
-    first = number[:, :1]
-    assert (np.where(real, number, first) == first).all()
+    index = episodes.steps.obs[..., 4]
+    valid = np.arange(index.shape[1]) < episodes.lengths[:, None]
+    first = index[:, :1]
+    assert (np.where(valid, index, first) == first).all()
     assert set(first.ravel().tolist()) == {0.0, 1.0, 2.0, 3.0}
 
 
-def test_a_flight_in_one_of_several_forests_is_the_flight_in_it_alone():
+def test_a_step_in_one_of_several_forests_is_the_step_in_that_forest():
     x, y, heading = jnp.array(50.0), jnp.array(0.0), jnp.array(1.2)
     for layout in range(4):
         alone = Forest(SEVERAL.trees[layout])
@@ -42,18 +40,18 @@ def test_a_flight_in_one_of_several_forests_is_the_flight_in_it_alone():
         assert bool(here.terminal) == bool(there.terminal) == bool(blocked(alone.trees, x, y, heading))
 
 
-def test_the_expert_of_several_forests_looks_at_the_trees_of_the_right_one():
+def test_the_expert_of_several_forests_avoids_the_trees_of_the_current_one():
     random = np.random.default_rng(0)
     obs = np.stack([np.ones(50), *random.uniform(5, 95, (2, 50)), random.uniform(0, 3, 50)], axis=1).astype(np.float32)
     trees = np.asarray(SEVERAL.trees)
     for layout in range(4):
-        named = np.concatenate([obs, np.full((50, 1), layout, np.float32)], axis=1)
-        np.testing.assert_array_equal(Dodge(trees).logits(named), Dodge(trees[layout]).logits(obs))
-        one = jax.vmap(Dodge(SEVERAL.trees).logits)(jnp.asarray(named))
+        indexed = np.concatenate([obs, np.full((50, 1), layout, np.float32)], axis=1)
+        np.testing.assert_array_equal(Dodge(trees).logits(indexed), Dodge(trees[layout]).logits(obs))
+        one = jax.vmap(Dodge(SEVERAL.trees).logits)(jnp.asarray(indexed))
         assert (np.isinf(one) == np.isinf(Dodge(trees[layout]).logits(obs))).mean() > 0.999  # float32 at a tree's edge
 
 
-def test_a_step_is_deep_in_a_tree_exactly_where_it_is_blocked():
+def test_the_depth_is_positive_exactly_where_a_step_is_blocked():
     forest = Forest()
     x, y, heading = jax.random.uniform(jax.random.key(0), (3, 2000)) * jnp.array([[100.0], [100.0], [jnp.pi]])
     inside = jax.vmap(lambda *at: depth(forest.trees, *at))(x, y, heading)
@@ -67,115 +65,106 @@ def test_a_step_is_deep_in_a_tree_exactly_where_it_is_blocked():
 
 
 def test_the_expert_is_at_the_extreme_of_our_moments():
-    """Where it can dodge at all: it swerves by π/4 or more, only with a tree ahead, and into none."""
+    """It changes its heading by π/4 or more, only with a tree ahead, and hits a tree only where no heading is free."""
     forest = Forest()
     episodes = rollout(forest, forest.expert(), 50, seed=0, deterministic=False)
     obs, act = (jnp.asarray(episodes.flat(np.asarray(column))) for column in (episodes.steps.obs, episodes.steps.act))
-    swerved, strayed, hit = jax.vmap(experiment.clear_swerve(forest))(obs, act).T
-    np.testing.assert_allclose(swerved, obs[:, 0] * np.pi / 4, atol=1e-5)
-    np.testing.assert_allclose(strayed, 0, atol=1e-5)
-    assert (hit > 0).mean() < 0.01  # where no heading is clear
+    with_tree, without_tree, hit = jax.vmap(forest_trials.clear_swerve(forest))(obs, act).T
+    np.testing.assert_allclose(with_tree, obs[:, 0] * np.pi / 4, atol=1e-5)
+    np.testing.assert_allclose(without_tree, 0, atol=1e-5)
+    assert (hit > 0).mean() < 0.01
 
 
-def states_of(algorithm, forest, **options):
-    kept = []
+def train_state(algorithm, forest):
+    """The state after the last round."""
+    states = []
     us.imitate(
         algorithm,
         us.record(forest, episodes=2),
         forest,
         "scripted",
-        visit=lambda done, states: kept.append(jax.device_get(jax.tree.map(lambda x: x[0], states()))),
-        **options,
+        visit=lambda done, batch: states.append(jax.device_get(jax.tree.map(lambda x: x[0], batch()))),
     )
-    return kept
+    return states[-1]
 
 
-def test_a_linear_critic_is_the_unit_vector_along_the_gap_and_nothing_of_length_one_sees_more():
+def test_a_linear_critic_is_the_unit_vector_along_the_gap_and_no_other_unit_vector_has_a_larger_payoff():
     forest = Forest()
-    moments = experiment.clear_swerve(forest)
-    algorithm = daequil(critic="linear", moments=moments, **TINY)
-    state = jax.tree.map(jnp.asarray, states_of(algorithm, forest)[-1])
-    rolled, size = state.history, int(state.history.size)
-    answers = rolled.steps.obs[:, 3:4]  # of an expert that never turns
-    critic = algorithm._in_closed_form(state, rolled, answers)
-    obs, act = rolled.steps.obs[:size], rolled.steps.act[:size]
-    gap = (jax.vmap(moments)(obs, act) - jax.vmap(moments)(obs, answers[:size])).mean(axis=0)
+    moments = forest_trials.clear_swerve(forest)
+    algorithm = us.daequil(critic="linear", moments=moments, **TINY)
+    state = jax.tree.map(jnp.asarray, train_state(algorithm, forest))
+    visited, size = state.aggregated, int(state.aggregated.size)
+    expert_actions = visited.steps.obs[:, 3:4]  # an expert that never turns
+    critic = algorithm._linear_best_response(state, visited, expert_actions)
+    obs, act = visited.steps.obs[:size], visited.steps.act[:size]
+    gap = (jax.vmap(moments)(obs, act) - jax.vmap(moments)(obs, expert_actions[:size])).mean(axis=0)
     assert float(jnp.linalg.norm(gap)) > 1e-3
     np.testing.assert_allclose(critic.weights, gap / jnp.linalg.norm(gap), atol=1e-5)
-    payoff = algorithm.gaps(state, critic, rolled.steps, answers)[:size].mean()
+    payoff = algorithm.gaps(state, critic, visited.steps, expert_actions)[:size].mean()
     assert float(payoff) == pytest.approx(float(jnp.linalg.norm(gap)), rel=1e-4)
     others = np.random.default_rng(0).normal(size=(100, 3))
     assert (others / np.linalg.norm(others, axis=1, keepdims=True) @ np.asarray(gap)).max() <= payoff + 1e-6
-    with pytest.raises(SettingError, match="critic is 'quadratic'"):
-        daequil(critic="quadratic")
 
 
-def test_a_linear_critic_without_moments_of_ones_own_is_linear_in_state_and_action():
-    state = states_of(daequil(critic="linear", **TINY), Forest())[-1]
+def test_a_linear_critic_without_moments_is_linear_in_state_and_action():
+    state = train_state(us.daequil(critic="linear", **TINY), Forest())
     assert state.critics.weights.shape == (3, 5)
     assert np.isfinite(jax.tree.leaves(state)[0]).all()
+    with pytest.raises(SettingError, match="critic is 'quadratic'"):
+        us.daequil(critic="quadratic")
 
 
-def test_policies_learn_in_several_forests_without_seeing_which():
-    learner = experiment.UNSEEN[f"daequil, {experiment.DAEQUIL}"](SEVERAL)
+def small_daequil(forest):
+    return us.daequil(critic="linear", moments=forest_trials.clear_swerve(forest), anchor=1.0, **TINY)
+
+
+def test_policies_train_in_several_forests_without_observing_the_index():
+    learner = forest_trials.UNSEEN[f"daequil, {forest_trials.DAEQUIL}"](SEVERAL)
     assert learner.critic == "linear"
-    small = daequil(critic="linear", moments=experiment.clear_swerve(SEVERAL), anchor=1.0, **TINY)
-    scores = experiment.unseen(
-        {"daequil, small": lambda forest: small},
-        SEVERAL,
-        Forest.plant(jax.random.key(4), 3),
-        25,
-        2,
-        display.progress_bar,
-    )["daequil, small"]
-    assert scores.shape == (2, 3)
-    assert ((scores >= 0) & (scores <= 100)).all()
+    others = Forest.plant(jax.random.key(4), 3)
+    distances = forest_trials.fly_unseen(
+        {"daequil, small": small_daequil}, SEVERAL, others, 25, 2, display.progress_bar
+    )
+    assert distances["daequil, small"].shape == (2, 3)
+    assert ((distances["daequil, small"] >= 0) & (distances["daequil, small"] <= 100)).all()
 
 
-def test_the_command_writes_every_part(tmp_path, monkeypatch, capsys):
-    small = {
-        "dagger, forest": lambda forest: dagger(**TINY),
-        "daequil, small": lambda forest: daequil(
-            critic="linear", moments=experiment.clear_swerve(forest), anchor=1.0, **TINY
-        ),
-    }
-    monkeypatch.setattr(experiment, "LEARNERS", small)
+def test_the_command_writes_every_part(understudy, monkeypatch, tmp_path):
+    dagger = {"dagger, forest": lambda forest: us.dagger(**TINY)}
+    monkeypatch.setattr(forest_trials, "LEARNERS", {**dagger, "daequil, small": small_daequil})
     for name in ("ABLATION", "UNSEEN"):
-        monkeypatch.setattr(experiment, name, {"dagger, forest": small["dagger, forest"]})
-    monkeypatch.setattr(reproduce_forest, "CLONED", (2,))
-    monkeypatch.setattr(experiment, "cloning", _short_cloning)
-    path = tmp_path / "forest.csv"
-    parts = ["figure", "ablation", "budget", "unseen"]
-    _dispatch(["reproduce", "forest", "--trials", "2", "--queries", "10", "--out", str(path), "--parts", *parts])
-    said = capsys.readouterr().out
-    assert "Published: the expert 65, DAgger 0 to 14, DAeQuIL between 2 and 100" in said
-    assert "in forests that it has not seen" in said
+        monkeypatch.setattr(forest_trials, name, dagger)
+    monkeypatch.setattr(forest_trials, "clone_by_flights", lambda *_: {10: np.array([3.0, 4.0])})
+    words = ("--trials", 2, "--queries", 10, "--out", "forest.csv")
+    status, out, _ = understudy("reproduce", "forest", *words, "--parts", "figure", "ablation", "budget", "unseen")
+    assert status == 0
+    assert "Published" in out
     files = {"forest": 16, "forest-ablation": 8, "forest-budget": 14, "forest-unseen": 400}
     for name, count in files.items():
         with (tmp_path / f"{name}.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == count, name
         assert all(0 <= float(row["mean_return"]) <= 100 for row in rows)
-    assert path.with_suffix(".png").stat().st_size > 10_000
+    assert (tmp_path / "forest.png").stat().st_size > 10_000
 
 
-def test_a_part_alone_leaves_the_figure_as_it_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(experiment, "ABLATION", {"dagger, forest": lambda forest: dagger(**TINY)})
-    flown = Trials("dagger", "forest", np.full((3, 2, 1), 5.0), np.ones((3, 2), int), handed=np.full(2, 5.0))
-    monkeypatch.setattr(experiment, "trials", lambda *_, **__: (flown, []))
-    path = tmp_path / "forest.csv"
-    _dispatch(["reproduce", "forest", "--trials", "2", "--out", str(path), "--parts", "ablation"])
+def test_cloning_is_counted_by_expert_actions(monkeypatch):
+    monkeypatch.setitem(us.dagger.presets, "forest", TINY)
+    forest = Forest()
+    distances = forest_trials.clone_by_flights(forest, [2], 2, display.progress_bar)
+    assert list(distances) == [us.record(forest, None, 2, seed=2).steps]
+    assert distances.popitem()[1].shape == (2,)
+
+
+def test_a_part_alone_leaves_the_figure_unchanged(understudy, monkeypatch, tmp_path):
+    monkeypatch.setattr(forest_trials, "ABLATION", {"dagger, forest": lambda forest: us.dagger(**TINY)})
+    trials = Trials("dagger", "forest", np.full((3, 2, 1), 5.0), np.ones((3, 2), int), final=np.full(2, 5.0))
+    monkeypatch.setattr(forest_trials, "run_trials", lambda *_, **__: (trials, []))
+    assert understudy("reproduce", "forest", "--trials", 2, "--out", "forest.csv", "--parts", "ablation")[0] == 0
     assert [file.name for file in tmp_path.iterdir()] == ["forest-ablation.csv"]
-    assert "The figure" not in capsys.readouterr().out
 
 
-def _short_cloning(forest, counts, seeds, progress):
-    one, _ = experiment.trials(
-        "bc, forest", dagger(**{**TINY, "rounds": 1}), forest, seeds, us.record(forest, None, counts[0])
-    )
-    return {10: one.returns[0].mean(axis=1)}
-
-
-def test_a_figure_goes_to_a_csv_file(tmp_path):
-    with pytest.raises(SettingError, match=r"forest\.txt': a \.csv file is needed"):
-        _dispatch(["reproduce", "forest", "--out", str(tmp_path / "forest.txt")])
+def test_the_output_is_a_csv_file(understudy):
+    status, _, err = understudy("reproduce", "forest", "--out", "forest.txt")
+    assert (status, "out is 'forest.txt'" in err) == (2, True)
+    assert figure.CLONED_FLIGHTS[0] == forest_trials.DEMONSTRATIONS  # the figure's first point is the same cloning

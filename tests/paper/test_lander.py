@@ -113,6 +113,21 @@ def test_the_evaluation_does_not_start_from_training_states():
     assert not training & evaluation
 
 
+def test_the_critic_gets_the_learners_probabilities_and_the_experts_actions_one_hot(discrete):
+    algorithm = us.daequil(**TINY, rounds=3, critic_hidden=(8,))
+    data, _ = discrete.split([1], 0.0)
+    data = data.of(0)
+    state = jax.jit(lambda key: algorithm.init(key, discrete.spec, data))(jax.random.key(0))
+    obs, expert_actions = state.normalization.encode_obs(data.steps.obs), np.zeros(len(data.steps.t), np.int32)
+    visited = algorithm._with_probabilities(state, data)
+    np.testing.assert_allclose(visited.steps.act, softmax(state.policy.net(obs)), atol=1e-6)
+    first, second = (jax.tree.map(lambda x, i=i: x[i], state.critics) for i in (1, 2))
+    assert not np.array_equal(first.net.weights[0], second.net.weights[0])  # each round has a new critic
+    f = jax.vmap(lambda o, a: first.net(jnp.concatenate([o, a]))[0])
+    expected = f(obs, visited.steps.act) - f(obs, np.eye(3)[expert_actions])
+    np.testing.assert_allclose(algorithm.gaps(state, first, visited.steps, expert_actions), expected, atol=1e-5)
+
+
 def test_the_published_numbers_are_by_round():
     assert published.lander("dagger")[2].mean == 278
     assert len(published.lander("dagger")) == 10

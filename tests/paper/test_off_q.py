@@ -41,7 +41,7 @@ def test_the_command_runs_a_study_and_merges_its_returns_into_the_file(reproduce
     values = {(row["env"], row["algorithm"], row["x_kind"], row["settings"], row["episodes"]) for row in rows}
     assert values == {("Pendulum", "bc", "final", "{}", "2")}
     assert len({row["mean_return"] for row in rows}) == 8
-    assert Store("work").about()["study"]["protocol"]["holdout"] == 0
+    assert Store("work").read_study_file()["study"]["protocol"]["holdout"] == 0
     assert imread("r-bundled.png").shape[2] == 4
     bundled = us.load("Pendulum")
     us.Demonstrations.from_arrays(
