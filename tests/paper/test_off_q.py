@@ -32,7 +32,7 @@ def reproduce(understudy, monkeypatch):
 
 
 def test_the_command_runs_a_study_and_merges_its_returns_into_the_file(reproduce, monkeypatch, tmp_path):
-    status, out, err = reproduce("--learners", "bc:tiny", "bc:fast", *SHORT)
+    status, _, err = reproduce("--learners", "bc:tiny", "bc:fast", *SHORT)
     assert (status, err.count("error")) == (0, 0)
     rows = figure_studies.read_rows(tmp_path / "r.csv")
     assert [(row["preset"], row["trajectories"], row["x"], row["seed"]) for row in rows] == [
