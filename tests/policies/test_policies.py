@@ -1,6 +1,7 @@
-"""Policies: the same action on NumPy and JAX, densities that are densities, carries that remember."""
+"""Policies: the same actions on NumPy and JAX, densities that integrate to one, memory within an episode, files."""
 
 import gc
+import json
 import pickle
 import weakref
 
@@ -11,20 +12,20 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.core.types import Dataset
+from understudy.core.errors import RunError
+from understudy.core.types import Dataset, Spec
 from understudy.policies import (
     Carry,
     Categorical,
-    Ensemble,
     Deterministic,
+    Ensemble,
     Normalized,
-    Mixture,
     Tabular,
     TimeIndexed,
     ensemble,
     start,
-    step,
 )
+from understudy.policies.actor import FORMAT, Actor
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
@@ -37,18 +38,18 @@ def stacked(kind, count, key=0):
     return jax.vmap(lambda k: kind.init(k, 3, 2, (8,)))(jax.random.split(jax.random.key(key), count))
 
 
-def framed(kind, act):
-    """A policy in the coordinates of a task with bounds [0, 4] and far from standardised observations."""
+def normalized(kind, act):
+    """A policy for a task with actions in [0, 4] and observations far from standardized."""
     demonstrations = us.Demonstrations.from_arrays(
         OBS * 5 + 2, np.full((7, act), 1.0), action_space=us.Continuous((0.0,) * act, (4.0,) * act)
     )
     data, _ = demonstrations.split([1], 0.0)
-    frame = Normalization.fit(demonstrations.spec, Dataset(data.steps, data.size[0]))
-    return Normalized(kind.init(jax.random.key(0), 3, act, (8,)), frame)
+    normalization = Normalization.fit(demonstrations.spec, Dataset(data.steps, data.size[0]))
+    return Normalized(kind.init(jax.random.key(0), 3, act, (8,)), normalization)
 
 
 def state_dependent(hold=4, act=2):
-    """Weights that differ, so that features and widths do."""
+    """Random log σ, so that the noise of each action differs."""
     policy = StateDependent.init(MLP.init(jax.random.key(0), 3, (8, 6), act, "tanh"), -1.0, hold)
     return eqx.tree_at(lambda p: p.log_std, policy, jax.random.normal(jax.random.key(1), (6, act)) - 1)
 
@@ -60,8 +61,8 @@ every_kind = pytest.mark.parametrize(
         Gaussian.init(jax.random.key(0), 3, 2, (8, 8), "tanh"),
         Categorical.init(jax.random.key(0), 3, 4, (8, 8)),
         state_dependent(),
-        framed(Deterministic, 2),
-        framed(Gaussian, 1),
+        normalized(Deterministic, 2),
+        normalized(Gaussian, 1),
         Ensemble(stacked(Deterministic, 3)),
         Ensemble(stacked(Categorical, 3)),
     ],
@@ -77,18 +78,18 @@ def test_numpy_and_jax_give_the_same_action(policy):
 
 
 @every_kind
-def test_a_policy_that_was_sent_is_the_same_and_goes_when_nobody_needs_it(policy):
-    """A worker is sent one every turn."""
-    came = pickle.loads(pickle.dumps(jax.tree.map(np.asarray, policy), protocol=5))  # noqa: S301
-    assert eqx.tree_equal(came, jax.tree.map(np.asarray, policy))
-    gone = weakref.ref(came)
-    del came
+def test_a_policy_can_be_pickled_and_is_freed(policy):
+    """A worker process gets one in every update."""
+    copy = pickle.loads(pickle.dumps(jax.tree.map(np.asarray, policy), protocol=5))  # noqa: S301
+    assert eqx.tree_equal(copy, jax.tree.map(np.asarray, policy))
+    reference = weakref.ref(copy)
+    del copy
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
-def test_a_committee_acts_by_the_mean_of_its_members():
-    ensemble_size = stacked(Categorical, 3)
+def test_an_ensemble_averages_actions_or_probabilities():
+    members = stacked(Categorical, 3)
     each = jax.nn.softmax(jax.vmap(lambda member: member.net(jnp.asarray(OBS)))(members)).mean(0)
     policy = Ensemble(members)
     acts, weights = policy.support(CARRY, jnp.asarray(OBS[0]), jax.random.key(0))
@@ -106,27 +107,25 @@ def test_a_committee_acts_by_the_mean_of_its_members():
     assert isinstance(ensemble(stacked(Gaussian, 1)), Gaussian)
 
 
-def test_actions_leave_in_the_range_of_the_environment():
-    policy = framed(Deterministic, 2)
+def test_actions_are_clipped_to_the_environments_range():
+    policy = normalized(Deterministic, 2)
     far = jax.tree.map(lambda x: x * 50, policy.policy)
     actions = Normalized(far, policy.normalization).mode(CARRY, jnp.asarray(OBS * 50))
     assert actions.min() == 0.0
     assert actions.max() == 4.0
 
 
-def test_the_frame_uses_only_the_episodes_it_was_given():
-    """Steps beyond the count are padding and do not move the mean."""
+def test_normalization_uses_only_the_real_steps():
     observations = np.concatenate([np.zeros((10, 1)), np.full((10, 1), 100.0)])
     demonstrations = us.Demonstrations.from_arrays(observations, observations, [10, 10])
     data, _ = demonstrations.split([1, 2], 0.0)
-    frames = jax.vmap(lambda size: Normalization.fit(demonstrations.spec, data._replace(size=size)))(data.size)
-    np.testing.assert_allclose(frames.obs_mean[:, 0], [0, 50])
-    np.testing.assert_allclose(frames.obs_std[:, 0], [1e-3, 50 + 1e-3], rtol=1e-5)
+    fitted = jax.vmap(lambda size: Normalization.fit(demonstrations.spec, data._replace(size=size)))(data.size)
+    np.testing.assert_allclose(fitted.obs_mean[:, 0], [0, 50])
+    np.testing.assert_allclose(fitted.obs_std[:, 0], [1e-3, 50 + 1e-3], rtol=1e-5)
 
 
 @pytest.mark.parametrize("on_host", [True, False])
-def test_state_dependent_noise_is_as_wide_in_a_state_as_its_density_says(on_host):
-    """Over episodes, each with noise of its own."""
+def test_state_dependent_noise_has_the_standard_deviation_of_its_density(on_host):
     policy, obs, count = state_dependent(), OBS[0], 20_000
     if on_host:
         source = np.random.default_rng(0)
@@ -140,12 +139,12 @@ def test_state_dependent_noise_is_as_wide_in_a_state_as_its_density_says(on_host
     np.testing.assert_allclose(inside.mean(0), mean, atol=4 * np.exp(log_std).max() / count**0.5)
     np.testing.assert_allclose(inside.std(0), np.exp(log_std), rtol=0.03)
     features = np.tanh(np.tanh(obs @ policy.net.weights[0]) @ policy.net.weights[1])
-    by_hand = np.sqrt((features[:, None] ** 2 * np.exp(2 * policy.log_std)).sum(0))
-    np.testing.assert_allclose(np.exp(log_std), by_hand, rtol=1e-3)
+    expected = np.sqrt((features[:, None] ** 2 * np.exp(2 * policy.log_std)).sum(0))
+    np.testing.assert_allclose(np.exp(log_std), expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("on_host", [True, False])
-def test_state_dependent_noise_stays_for_some_steps_of_an_episode(on_host):
+def test_state_dependent_noise_is_held_for_some_steps(on_host):
     policy, obs = state_dependent(hold=4), OBS[:1]
     source = np.random.default_rng(0) if on_host else jax.random.key(0)
     one, other = policy.reset(source, (2,)).drawn
@@ -153,14 +152,14 @@ def test_state_dependent_noise_stays_for_some_steps_of_an_episode(on_host):
         policy = jax.tree.map(np.asarray, policy)
     kind = np.asarray if on_host else jnp.asarray
 
-    def tried(seed, t):
+    def action(seed, t):
         return np.asarray(policy.draw(Carry(kind([t]), kind([int(seed)])), kind(obs), source))
 
-    first = tried(one, 0)
+    first = action(one, 0)
     for t in (1, 2, 3):
-        np.testing.assert_array_equal(tried(one, t), first)
-    assert (tried(one, 4) != first).all()
-    assert (tried(other, 0) != first).all()
+        np.testing.assert_array_equal(action(one, t), first)
+    assert (action(one, 4) != first).all()
+    assert (action(other, 0) != first).all()
 
 
 def test_the_mean_of_state_dependent_exploration_is_clipped():
@@ -171,10 +170,10 @@ def test_the_mean_of_state_dependent_exploration_is_clipped():
 @pytest.mark.parametrize("policy", [Gaussian.init(jax.random.key(3), 3, 1, (8,)), state_dependent(act=1)])
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_a_gaussian_density_integrates_to_one(scale, policy):
-    """Under the tanh, and in the environment's coordinates."""
-    frame = Normalization(jnp.zeros(3), jnp.ones(3), jnp.zeros(1), jnp.full(1, scale))
+    """With tanh, in the environment's units."""
+    normalization = Normalization(jnp.zeros(3), jnp.ones(3), jnp.zeros(1), jnp.full(1, scale))
     grid = jnp.linspace(-scale, scale, 40_001)[1:-1, None]
-    density = jnp.exp(jax.vmap(lambda a: Normalized(policy, frame).log_prob(CARRY, jnp.full(3, 0.3), a))(grid))
+    density = jnp.exp(jax.vmap(lambda a: Normalized(policy, normalization).log_prob(CARRY, jnp.full(3, 0.3), a))(grid))
     assert float(density.sum() * (grid[1, 0] - grid[0, 0])) == pytest.approx(1.0, abs=2e-3)
 
 
@@ -192,7 +191,7 @@ def test_draws_follow_the_probabilities():
         np.testing.assert_allclose(np.bincount(drawn, minlength=4) / 20_000, weights, atol=0.02)
 
 
-def test_a_tabular_policy_never_draws_what_it_excludes():
+def test_a_tabular_policy_never_draws_an_action_of_probability_zero():
     policy = Tabular(jnp.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]))
     state = np.repeat([0, 1], 500)
     for drawn in (
@@ -203,7 +202,7 @@ def test_a_tabular_policy_never_draws_what_it_excludes():
         assert set(np.asarray(drawn[500:]).tolist()) == {1}
 
 
-def test_a_time_indexed_policy_changes_with_time_and_keeps_its_last():
+def test_a_time_indexed_policy_uses_its_last_policy_after_the_end():
     stack = stacked(Deterministic, 4)
     policy = TimeIndexed(stack)
     times = np.array([0, 1, 2, 3, 9, 1, 0])
@@ -218,42 +217,19 @@ def test_a_time_indexed_policy_changes_with_time_and_keeps_its_last():
         )
 
 
-def test_a_mixture_draws_its_component_once_per_episode():
-    policy = Mixture(stacked(Deterministic, 3), jnp.array([0.2, 0.0, 0.8]))
-    carries = jax.vmap(policy.reset)(jax.random.split(jax.random.key(0), 4000))
-    np.testing.assert_allclose(np.bincount(carries.drawn, minlength=3) / 4000, [0.2, 0, 0.8], atol=0.03)
-    carry = policy.reset(jax.random.key(1))
-    assert step(step(carry)).drawn == carry.drawn
-    assert step(step(carry)).t == 2
-    host = jax.tree.map(np.asarray, policy)
-    carry = host.reset(np.random.default_rng(0), (7,))
-    expected = [
-        jax.tree.map(lambda x, c=c: x[c], policy.policies).mode(CARRY, jnp.asarray(o))
-        for c, o in zip(carry.drawn, OBS, strict=True)
-    ]
-    np.testing.assert_allclose(host.mode(carry, OBS), np.stack(expected), atol=1e-5)
-
-
-def test_the_support_of_a_mixture_weighs_its_components():
-    policy = Mixture(stacked(Categorical, 2), jnp.array([0.25, 0.75]))
-    acts, weights = policy.support(CARRY, jnp.asarray(OBS[0]), jax.random.key(0))
-    assert acts.shape == weights.shape == (4,)
-    assert float(weights.sum()) == pytest.approx(1.0)
-    assert float(weights[:2].sum()) == pytest.approx(0.25)
-
-
-def test_a_mixture_of_time_indexed_policies_acts_on_a_batch():
-    """On NumPy each row keeps its own component and its own time."""
-    inner = jax.vmap(lambda k: jax.vmap(lambda q: Deterministic.init(q, 3, 2, (4,)))(jax.random.split(k, 5)))(
-        jax.random.split(jax.random.key(0), 3)
-    )
-    policy = Mixture(TimeIndexed(inner), jnp.full(3, 1 / 3))
-    carry = Carry(np.array([0, 4, 2, 2, 0, 1, 3]), np.array([0, 1, 2, 0, 1, 1, 2]))
-    host = jax.tree.map(np.asarray, policy).mode(carry, OBS)
-    expected = jax.vmap(policy.mode)(Carry(*map(jnp.asarray, carry)), jnp.asarray(OBS))
-    np.testing.assert_allclose(host, expected, atol=1e-5)
-
-
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="unknown activation 'gelu'"):
+    with pytest.raises(ValueError, match="activation is 'gelu'"):
         Deterministic.init(jax.random.key(0), 3, 2, (4,), "gelu").mode(CARRY, OBS)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path):
+    actor = Actor(Categorical.init(jax.random.key(0), 4, 3, (8,)), Spec((4,), us.Discrete(3), 5))
+    actor.save(tmp_path / "policy.npz")
+    with np.load(tmp_path / "policy.npz") as file:
+        arrays = dict(file)
+    structure = json.loads(str(arrays["structure.json"]))
+    for other in (FORMAT - 1, FORMAT + 1):
+        arrays["structure.json"] = np.array(json.dumps(structure | {"format": other}))
+        np.savez(tmp_path / "other.npz", **arrays)
+        with pytest.raises(RunError, match=f"format {other}"):
+            us.load_policy(tmp_path / "other.npz")

@@ -1,6 +1,5 @@
-"""The RL players: losses against numbers worked out by hand, values against exact ones, and that they learn."""
+"""RL players: losses against hand-computed numbers, values against exact ones, and that the players learn."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -23,22 +22,22 @@ RANDOM = np.random.default_rng(0)
 BOX = us.Spec((2,), us.Continuous((-1.0,), (1.0,)), 10)
 
 
-def affine(weight, bias, reads=None):
+def affine(weight, bias, input_indices=None):
     """A network of one layer."""
-    return MLP((jnp.asarray(weight, jnp.float32),), (jnp.asarray(bias, jnp.float32),), "relu", reads)
+    return MLP((jnp.asarray(weight, jnp.float32),), (jnp.asarray(bias, jnp.float32),), "relu", input_indices)
 
 
-def a_batch(act, **fields):
-    """Two steps with two observations each; what is not given is dull."""
-    given = {
+def make_steps(act, **fields):
+    """Two steps with two observations each, with defaults for the fields not given."""
+    defaults = {
         "obs": [[1.0, 0.0], [0.5, -1.0]],
         "next_obs": [[0.0, 1.0], [2.0, 0.5]],
         "reward": [1.0, -0.5],
-        "continues": [1.0, 1.0],
-        "after": [0.0, 0.0],
-        "most": [np.inf, np.inf],
+        "bootstrap": [1.0, 1.0],
+        "terminal_value": [0.0, 0.0],
+        "value_bound": [np.inf, np.inf],
     }
-    return Batch(act=jnp.asarray(act), **{k: jnp.asarray(v, jnp.float32) for k, v in (given | fields).items()})
+    return Batch(act=jnp.asarray(act), **{k: jnp.asarray(v, jnp.float32) for k, v in (defaults | fields).items()})
 
 
 # A linear actor (mean, log σ) and two linear critics of (s, a), stacked as `updates.twins` stacks them.
@@ -47,7 +46,7 @@ CRITICS = affine([[[0.5], [-1.0], [2.0]], [[1.0], [0.2], [-0.3]]], [[[0.1]], [[-
 NOISE = np.array([[0.7], [-1.2]], np.float32)
 
 
-def by_hand(obs):
+def hand_computed(obs):
     """Actions, log-probabilities and both critics' values in NumPy, from the formulas, in float64."""
     obs = np.asarray(obs, float)
     mean = obs @ [0.3, 0.1] + 0.05
@@ -55,47 +54,47 @@ def by_hand(obs):
     u = mean + np.exp(log_std) * NOISE[:, 0]
     act = np.tanh(u)
     log_prob = -0.5 * NOISE[:, 0] ** 2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - act**2)
-    return act, log_prob, q_by_hand(obs, act)
+    return act, log_prob, q_hand_computed(obs, act)
 
 
-def q_by_hand(obs, act):
+def q_hand_computed(obs, act):
     obs = np.asarray(obs, float)
     return np.stack([obs @ [0.5, -1.0] + 2.0 * act + 0.1, obs @ [1.0, 0.2] - 0.3 * act - 0.4])
 
 
-def test_sac_target_takes_the_smaller_critic_and_prices_entropy():
-    batch = a_batch([[0.2], [-0.4]])
-    _, log_prob, q = by_hand(batch.next_obs)
+def test_the_sac_target_uses_the_smaller_critic_and_the_entropy():
+    batch = make_steps([[0.2], [-0.4]])
+    _, log_prob, q = hand_computed(batch.next_obs)
     expected = np.array([1.0, -0.5]) + 0.9 * (q.min(0) - 0.3 * log_prob)
     np.testing.assert_allclose(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE), expected, rtol=1e-5)
 
 
-def test_a_time_limit_bootstraps_and_an_end_does_not_and_an_absorbing_state_is_worth_its_value():
-    def wanted(continues, after):
-        batch = a_batch([[0.2], [-0.4]], continues=[continues] * 2, after=[after] * 2)
+def test_truncation_bootstraps_termination_does_not_and_an_absorbing_state_adds_its_value():
+    def targets(bootstrap, terminal_value):
+        batch = make_steps([[0.2], [-0.4]], bootstrap=[bootstrap] * 2, terminal_value=[terminal_value] * 2)
         return np.asarray(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE))
 
     reward = np.array([1.0, -0.5])
-    assert (np.abs(wanted(1, 0) - reward) > 0.1).all()
-    np.testing.assert_allclose(wanted(0, 0), reward)
-    np.testing.assert_allclose(wanted(0, 5.0), reward + 0.9 * 5.0, rtol=1e-6)
+    assert (np.abs(targets(1, 0) - reward) > 0.1).all()
+    np.testing.assert_allclose(targets(0, 0), reward)
+    np.testing.assert_allclose(targets(0, 5.0), reward + 0.9 * 5.0, rtol=1e-6)
 
 
-def test_sac_losses_are_those_worked_out_by_hand():
-    batch = a_batch([[0.2], [-0.4]])
-    wanted = np.array([0.7, -0.1], np.float32)
-    q = q_by_hand(batch.obs, np.array([0.2, -0.4]))
-    loss, mean = sac.critics_loss(CRITICS, batch, wanted)
-    np.testing.assert_allclose(loss, 0.5 * ((q - wanted) ** 2).mean(1).sum(), rtol=1e-5)
+def test_sac_losses_are_those_worked_out_hand_computed():
+    batch = make_steps([[0.2], [-0.4]])
+    y = np.array([0.7, -0.1], np.float32)
+    q = q_hand_computed(batch.obs, np.array([0.2, -0.4]))
+    loss, mean = sac.critics_loss(CRITICS, batch, y)
+    np.testing.assert_allclose(loss, 0.5 * ((q - y) ** 2).mean(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(mean, q.mean(), rtol=1e-5)
-    _, log_prob, q = by_hand(batch.obs)
+    _, log_prob, q = hand_computed(batch.obs)
     loss, mean = sac.actor_loss(ACTOR, CRITICS, batch.obs, 0.3, NOISE)
     np.testing.assert_allclose(loss, (0.3 * log_prob - q.min(0)).mean(), rtol=1e-5)
     np.testing.assert_allclose(mean, log_prob.mean(), rtol=1e-5)
     np.testing.assert_allclose(sac.temperature_loss(-0.7, mean, -1.0), 0.7 * (log_prob.mean() - 1), rtol=1e-5)
 
 
-def test_the_temperature_grows_while_the_policy_is_too_certain():
+def test_the_temperature_grows_while_the_entropy_is_below_its_target():
     assert jax.grad(sac.temperature_loss)(0.0, 3.0, -1.0) < 0  # log π is high: log α rises
     assert jax.grad(sac.temperature_loss)(0.0, -3.0, -1.0) > 0
 
@@ -110,19 +109,19 @@ def changed(before, after):
     return any((a != b).any() for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True))
 
 
-def test_a_sac_step_moves_the_critics_by_their_loss_alone_and_the_actor_by_its_own():
+def test_a_sac_step_trains_critics_and_actor_each_on_its_own_loss():
     player, state = sac_state(temperature=0.2)
-    batch, noise = a_batch([[0.2], [-0.4]]), jnp.stack([NOISE, -NOISE])
+    batch, noise = make_steps([[0.2], [-0.4]]), jnp.stack([NOISE, -NOISE])
     after, metrics = jax.jit(player.step)(state, batch, noise, 1e-2)
 
     @jax.jit
     def one_by_one(state):
         adam = optax.adam(1e-2)
-        wanted = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1])
-        gradient = jax.grad(lambda c: sac.critics_loss(c, batch, wanted)[0])(state.critics)
-        critics, _ = updates.descend(adam, gradient, state.critics, state.critics_memory)
+        y = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1])
+        gradient = jax.grad(lambda c: sac.critics_loss(c, batch, y)[0])(state.critics)
+        critics, _ = updates.descend(adam, gradient, state.critics, state.critics_opt_state)
         gradient = jax.grad(lambda a: sac.actor_loss(a, critics, batch.obs, 0.2, noise[0])[0])(state.actor)
-        actor, _ = updates.descend(adam, gradient, state.actor, state.actor_memory)
+        actor, _ = updates.descend(adam, gradient, state.actor, state.actor_opt_state)
         return critics, actor
 
     critics, actor = one_by_one(state)
@@ -134,32 +133,32 @@ def test_a_sac_step_moves_the_critics_by_their_loss_alone_and_the_actor_by_its_o
 
 def test_targets_follow_by_polyak_averaging():
     player, state = sac_state(tau=0.25)
-    after, _ = jax.jit(player.step)(state, a_batch([[0.2], [-0.4]]), jnp.stack([NOISE, NOISE]), 1e-2)
+    after, _ = jax.jit(player.step)(state, make_steps([[0.2], [-0.4]]), jnp.stack([NOISE, NOISE]), 1e-2)
     assert changed(state.critics, after.critics)
     expected = jax.tree.map(lambda old, new: 0.75 * old + 0.25 * new, state.targets, after.critics)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), after.targets, expected)
 
 
-def test_the_linear_schedule_falls_to_zero_and_no_further():
-    rates = [float(updates.rate(0.4, "linear", jnp.asarray(p))) for p in (0.0, 0.25, 1.0, 1.1)]
+def test_the_linear_schedule_ends_at_zero():
+    rates = [float(updates.learning_rate(0.4, "linear", jnp.asarray(p))) for p in (0.0, 0.25, 1.0, 1.1)]
     np.testing.assert_allclose(rates, [0.4, 0.3, 0.0, 0.0], atol=1e-7)
-    assert updates.rate(0.4, "constant", jnp.asarray(0.9)) == 0.4
+    assert updates.learning_rate(0.4, "constant", jnp.asarray(0.9)) == 0.4
     player, state = sac_state()
-    experience = everything(a_batch([[0.2], [-0.4]]))
-    turn = jax.jit(lambda progress: player.improve(state, experience, progress, jax.random.key(0))[0])
-    after = turn(1.0)
+    experience = whole_batch(make_steps([[0.2], [-0.4]]))
+    update = jax.jit(lambda progress: player.improve(state, experience, progress, jax.random.key(0))[0])
+    after = update(1.0)
     assert not changed((state.actor, state.critics), (after.actor, after.critics))
-    after = turn(0.5)
+    after = update(0.5)
     assert changed(state.actor, after.actor)
     assert changed(state.critics, after.critics)
 
 
-def everything(batch):
-    """Experience whose every minibatch is all there is."""
+def whole_batch(batch):
+    """Experience whose minibatches are the whole batch."""
     return Experience(lambda key: batch, jax.tree.map(lambda x: x[None], batch), jnp.ones((1, len(batch.reward)), bool))
 
 
-def test_a_draw_has_the_log_probability_that_the_density_gives_its_action():
+def test_draw_from_agrees_with_log_prob():
     obs, noise = RANDOM.normal(size=(50, 2)).astype(np.float32), RANDOM.normal(size=(50, 1)).astype(np.float32)
     for policy in (ACTOR, replace(ACTOR, log_std_min=-2.0, log_std_max=0.5, bound="tanh")):
         act, log_prob = policy.draw_from(jnp.asarray(obs), noise)
@@ -167,15 +166,14 @@ def test_a_draw_has_the_log_probability_that_the_density_gives_its_action():
         np.testing.assert_allclose(log_prob, policy.log_prob(start(), jnp.asarray(obs), act), rtol=1e-3, atol=1e-4)
 
 
-def test_a_draws_density_integrates_to_one():
-    # Equal steps of ξ's distribution function are equal probabilities: p(a) da is that of ξ.
+def test_the_density_of_draw_from_integrates_to_one():
     noise = np.linspace(-9, 9, 20_001)[:, None]
     obs = np.broadcast_to(np.array([1.0, 2.0]), (len(noise), 2))
     act, log_prob = jax.tree.map(np.asarray, ACTOR).draw_from(obs, noise)
     assert np.trapezoid(np.exp(log_prob), act[:, 0]) == pytest.approx(1, abs=1e-4)
 
 
-def test_a_draw_next_to_the_boundary_has_a_finite_log_probability_and_gradient():
+def test_draw_from_is_finite_and_differentiable_near_the_action_bounds():
     far = replace(ACTOR, net=affine([[40.0, 0.0], [0.0, 0.0]], [0.0, -1.0]))
 
     def log_prob(policy):
@@ -186,7 +184,7 @@ def test_a_draw_next_to_the_boundary_has_a_finite_log_probability_and_gradient()
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
 
 
-def test_the_width_is_cut_off_at_its_bounds_with_clip_and_squashed_into_them_without():
+def test_log_std_is_clipped_or_squashed_to_its_range():
     wild = replace(ACTOR, net=affine([[0.0, 1.0], [0.0, 0.0]], [0.0, 0.0]))
     obs = jnp.asarray([[-50.0, 0.0], [0.7, 0.0], [9.0, 0.0]])
     np.testing.assert_allclose(wild.parameters(obs)[1][:, 0], [-20, 0.7, 2])
@@ -197,7 +195,7 @@ def test_the_width_is_cut_off_at_its_bounds_with_clip_and_squashed_into_them_wit
 @pytest.mark.parametrize(
     "player", [SAC(hidden=(8,)), SAC(hidden=(8,), sde=True), PPO(hidden=(8,))], ids=["SAC", "SAC, sde", "PPO"]
 )
-def test_the_host_copy_of_an_actor_is_the_actor(player, tmp_path):
+def test_an_actor_acts_the_same_on_numpy_and_from_a_file(player, tmp_path):
     spec = us.Spec((3,), us.Continuous((-1.0,) * 2, (1.0,) * 2), 10, policy_obs=(2, 0))
     policy = player.policy(player.init(jax.random.key(0), spec))
     obs = RANDOM.normal(size=(7, 3)).astype(np.float32)
@@ -209,25 +207,13 @@ def test_the_host_copy_of_an_actor_is_the_actor(player, tmp_path):
     noise = RANDOM.normal(size=(7, 2)).astype(np.float32)
     for ours, theirs in zip(host.draw_from(obs, noise), policy.draw_from(jnp.asarray(obs), noise), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-    unseen = obs + np.array([0, 1, 0], np.float32)
-    np.testing.assert_array_equal(host.mode(start(), unseen), host.mode(start(), obs))
+    hidden = obs + np.array([0, 1, 0], np.float32)
+    np.testing.assert_array_equal(host.mode(start(), hidden), host.mode(start(), obs))
     Actor(policy, spec).save(tmp_path / "actor.npz")
     np.testing.assert_array_equal(us.load_policy(tmp_path / "actor.npz")(obs), host.mode(start(), obs))
 
 
-def test_a_saved_gaussian_without_the_new_field_still_loads(tmp_path):
-    policy = Gaussian.init(jax.random.key(0), 2, 1, (4,))
-    Actor(policy, BOX).save(tmp_path / "new.npz")
-    with np.load(tmp_path / "new.npz") as file:
-        arrays = dict(file)
-    structure = json.loads(str(arrays["structure.json"]))
-    structure["format"] = 2
-    assert structure["policy"]["fields"].pop("bound") == {"value": "tanh"}
-    np.savez(tmp_path / "old.npz", **(arrays | {"structure.json": np.array(json.dumps(structure))}))
-    assert us.load_policy(tmp_path / "old.npz").policy.bound == "tanh"
-
-
-def test_uniform_weights_and_biases_stay_within_their_layers_bound_and_fill_it():
+def test_uniform_initialisation_fills_its_range():
     net = MLP.init(jax.random.key(0), 16, (400,), 3, init="uniform")
     for inputs, weight, bias in zip((16, 400), net.weights, net.biases, strict=True):
         for x in (weight, bias):
@@ -237,8 +223,8 @@ def test_uniform_weights_and_biases_stay_within_their_layers_bound_and_fill_it()
     assert bool((net.biases[0] != 0).all())
 
 
-def test_twins_are_two_networks_that_each_answer_for_themselves():
-    both = updates.twins(jax.random.key(0), 3, (5,), 2, reads=(2, 0))
+def test_twins_are_two_different_networks():
+    both = updates.twins(jax.random.key(0), 3, (5,), 2, input_indices=(2, 0))
     obs = RANDOM.normal(size=(4, 3)).astype(np.float32)
     answers = both(jnp.asarray(obs))
     assert answers.shape == (2, 4, 2)
@@ -248,27 +234,27 @@ def test_twins_are_two_networks_that_each_answer_for_themselves():
     assert float(jnp.abs(answers[0] - answers[1]).max()) > 1e-3
 
 
-def test_soft_q_target_and_losses_are_those_worked_out_by_hand():
+def test_soft_q_target_and_losses_are_those_worked_out_hand_computed():
     q_net = affine([[[0.5, 1.0, 0.0], [-1.0, 0.2, 0.3]], [[0.4, 0.9, 0.2], [0.1, -0.2, 1.0]]], np.zeros((2, 1, 3)))
-    batch = a_batch([2, 0], continues=[1, 0], after=[0, 3])
+    batch = make_steps([2, 0], bootstrap=[1, 0], terminal_value=[0, 3])
     q = np.einsum("ni,kia->kna", batch.next_obs, q_net.weights[0]).min(0)
     value = 0.2 * np.log(np.exp(q / 0.2).sum(-1))
-    wanted = np.array([1 + 0.9 * value[0], -0.5 + 0.9 * 3])
-    np.testing.assert_allclose(soft_q.target(batch, q_net, 0.2, 0.9), wanted, rtol=1e-5)
-    # What follows is worth no more than rewards and entropy can come to, and no less than the smallest reward for ever.
-    narrow = batch._replace(continues=jnp.ones(2), after=jnp.zeros(2), most=jnp.array([0.3, 0.3]))
+    y = np.array([1 + 0.9 * value[0], -0.5 + 0.9 * 3])
+    np.testing.assert_allclose(soft_q.target(batch, q_net, 0.2, 0.9), y, rtol=1e-5)
+    # Values are clipped to the bound of rewards and entropy.
+    narrow = batch._replace(bootstrap=jnp.ones(2), terminal_value=jnp.zeros(2), value_bound=jnp.array([0.3, 0.3]))
     most = 0.3 + 0.2 * np.log(3) / (1 - 0.9)
     for shift in (50, -50):
         extreme = soft_q.target(narrow, affine(q_net.weights[0], np.full((2, 1, 3), shift)), 0.2, 0.9)
         np.testing.assert_allclose(extreme, batch.reward + 0.9 * (most if shift > 0 else -0.3), rtol=1e-5)
     taken = np.einsum("ni,kia->kna", batch.obs, q_net.weights[0])[:, [0, 1], [2, 0]]
-    loss, _ = soft_q.critics_loss(q_net, batch, jnp.asarray(wanted))
-    np.testing.assert_allclose(loss, 0.5 * ((taken - wanted) ** 2).mean(1).sum(), rtol=1e-5)
+    loss, _ = soft_q.critics_loss(q_net, batch, jnp.asarray(y))
+    np.testing.assert_allclose(loss, 0.5 * ((taken - y) ** 2).mean(1).sum(), rtol=1e-5)
     p = np.array([0.2, 0.3, 0.5])
     np.testing.assert_allclose(updates.entropy(jnp.log(p)), -(p * np.log(p)).sum(), rtol=1e-5)
 
 
-# Three states, two actions: the first goes on, the second goes back; leaving the last ends in an absorbing state.
+# Three states, two actions: the first moves on, the second moves back. Moving on from the last state terminates.
 CHAIN_NEXT = np.array([[1, 0], [2, 0], [2, 1]])
 CHAIN_REWARD = np.array([[0.0, 0.1], [0.2, -0.1], [1.0, 0.3]])
 CHAIN_ENDS = np.array([[0, 0], [0, 0], [1, 0]])
@@ -302,12 +288,12 @@ def exact_soft_q(alpha, discount):
 
 def test_soft_q_learns_the_exact_soft_values_of_a_small_mdp():
     player = SoftQ(
-        lr=1e-2, schedule="linear", discount=0.9, tau=0.05, temperature=0.3, gradient_steps=500, hidden=(16,)
+        lr=1e-2, lr_schedule="linear", discount=0.9, tau=0.05, temperature=0.3, gradient_steps=500, hidden=(16,)
     )
     state = player.init(jax.random.key(0), CHAIN)
-    turn = jax.jit(lambda state, progress: player.improve(state, everything(chain()), progress, jax.random.key(1)))
+    update = jax.jit(lambda state, progress: player.improve(state, whole_batch(chain()), progress, jax.random.key(1)))
     for i in range(4):
-        state, metrics = turn(state, jnp.asarray(i / 4))
+        state, metrics = update(state, jnp.asarray(i / 4))
     exact, eye = exact_soft_q(0.3, 0.9), jnp.eye(3)
     np.testing.assert_allclose(state.critics(eye), np.stack([exact] * 2), atol=0.03)
     assert metrics["temperature"] == pytest.approx(0.3)
@@ -321,58 +307,61 @@ def test_soft_q_finds_the_temperature_of_its_target_entropy():
         lr=1e-2, discount=0.9, tau=0.05, temperature=0.01, target_entropy=0.5, gradient_steps=500, hidden=(16,)
     )
     state = player.init(jax.random.key(0), CHAIN)
-    turn = jax.jit(lambda state: player.improve(state, everything(chain()), jnp.asarray(0.0), jax.random.key(1)))
+    update = jax.jit(lambda state: player.improve(state, whole_batch(chain()), jnp.asarray(0.0), jax.random.key(1)))
     for _ in range(4):
-        state, metrics = turn(state)
+        state, metrics = update(state)
     assert metrics["entropy"] == pytest.approx(0.5 * math.log(2), abs=0.03)
     assert metrics["temperature"] > 0.02
     held = updates.entropy(player.policy(state).net(chain().obs)).mean()
     assert held == pytest.approx(0.5 * math.log(2), abs=0.05)
 
 
-def slow_advantages(reward, value, following, continues, after, last, discount, trace):
+def slow_advantages(reward, value, next_value, bootstrap, terminal_value, last, discount, trace):
     advantage = np.zeros(len(reward))
     for t in range(len(reward)):
         weight = 1.0
         for k in range(t, len(reward)):
-            advantage[t] += weight * (reward[k] + discount * (continues[k] * following[k] + after[k]) - value[k])
+            advantage[t] += weight * (
+                reward[k] + discount * (bootstrap[k] * next_value[k] + terminal_value[k]) - value[k]
+            )
             if last[k]:
                 break
             weight *= discount * trace
     return advantage
 
 
-def test_advantages_are_those_of_a_slow_loop_with_ends_time_limits_and_a_cut_at_the_turns_end():
+def test_advantages_agree_with_a_slow_loop_at_termination_truncation_and_the_last_step():
     envs, time = 2, 8
     obs, next_obs = (RANDOM.normal(size=(envs, time, 2)).astype(np.float32) for _ in range(2))
     reward = RANDOM.normal(size=(envs, time)).astype(np.float32)
     last = np.zeros((envs, time), bool)
-    last[0, 2] = last[0, 5] = last[1, 3] = True  # in the first environment an end and a time limit
-    continues = np.ones((envs, time), np.float32)
-    continues[0, 2] = continues[1, 3] = 0.0
-    after = np.zeros((envs, time), np.float32)
-    after[1, 3] = 1.7  # the second environment's end is an absorbing state
+    last[0, 2] = last[0, 5] = last[1, 3] = True  # in the first environment a termination and a truncation
+    bootstrap = np.ones((envs, time), np.float32)
+    bootstrap[0, 2] = bootstrap[1, 3] = 0.0
+    terminal_value = np.zeros((envs, time), np.float32)
+    terminal_value[1, 3] = 1.7  # the second environment ends in an absorbing state
     act = RANDOM.uniform(-0.9, 0.9, (envs, time, 1)).astype(np.float32)
-    rolled = Batch(*map(jnp.asarray, (obs, act, next_obs, reward, continues, after, after + np.inf)))
+    bound = np.full((envs, time), np.inf, np.float32)
+    new_steps = Batch(*map(jnp.asarray, (obs, act, next_obs, reward, bootstrap, terminal_value, bound)))
     player = PPO(hidden=(4,), discount=0.9, trace=0.8)
     state = player.init(jax.random.key(0), BOX)
-    steps = player.weigh(state, rolled, jnp.asarray(last))
-    value, following = (np.asarray(state.value(jnp.asarray(x))[..., 0]) for x in (obs, next_obs))
+    steps = player.prepare(state, new_steps, jnp.asarray(last))
+    value, next_value = (np.asarray(state.value(jnp.asarray(x))[..., 0]) for x in (obs, next_obs))
     expected = np.stack(
         [
-            slow_advantages(reward[i], value[i], following[i], continues[i], after[i], last[i], 0.9, 0.8)
+            slow_advantages(reward[i], value[i], next_value[i], bootstrap[i], terminal_value[i], last[i], 0.9, 0.8)
             for i in range(envs)
         ]
     )
     np.testing.assert_allclose(steps.advantage, expected.reshape(-1), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(steps.outcome, (expected + value).reshape(-1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(steps.returns, (expected + value).reshape(-1), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(steps.obs, obs.reshape(-1, 2))
     np.testing.assert_allclose(
         steps.log_prob, state.actor.log_prob(start(), jnp.asarray(obs), jnp.asarray(act)).reshape(-1), rtol=1e-5
     )
 
 
-def test_the_surrogate_stops_counting_beyond_its_clip_only_where_that_would_gain():
+def test_the_surrogate_is_clipped_only_in_the_direction_that_improves_it():
     ratio, advantage = jnp.array([1.5, 1.5, 0.5, 0.5, 1.1]), jnp.array([2.0, -2.0, 2.0, -2.0, 1.0])
     np.testing.assert_allclose(ppo.surrogate(ratio, advantage, 0.2), [-2.4, 3.0, -1.0, 1.6, -1.1], rtol=1e-6)
     slopes = jax.vmap(jax.grad(ppo.surrogate), (0, 0, None))(ratio, advantage, 0.2)
@@ -397,54 +386,54 @@ def test_sac_finds_the_best_action_of_a_bandit_and_holds_its_entropy_at_the_targ
         act = jax.random.uniform(key, (32, 1), minval=-1, maxval=1)
         return bandit(act, -jnp.square(act[:, 0] - 0.3))
 
-    turn = jax.jit(lambda s: player.improve(s, Experience(sample, None, None), jnp.asarray(0.0), jax.random.key(1)))
+    update = jax.jit(lambda s: player.improve(s, Experience(sample, None, None), jnp.asarray(0.0), jax.random.key(1)))
     state = player.init(jax.random.key(0), ONE)
     for _ in range(3):
-        state, metrics = turn(state)
+        state, metrics = update(state)
     assert player.policy(state).mode(start(), jnp.zeros(1))[0] == pytest.approx(0.3, abs=0.05)
     assert metrics["entropy"] == pytest.approx(-1.0, abs=0.1)
     assert metrics["temperature"] < 0.5
     assert set(metrics) == {"critic_loss", "actor_loss", "temperature", "entropy", "q"}
 
 
-def playing_bandits(spec, reward_of, turns):
-    """A whole run of PPO as a program: each turn learns from 64 fresh one-step episodes of its own policy."""
+def train_on_bandits(spec, reward_of, count):
+    """A run of PPO as one program: each update learns from 64 one-step episodes of the current policy."""
 
-    def turn(carry, inputs):
+    def update(carry, inputs):
         (player, state), (progress, keys) = carry, inputs
         act = player.policy(state).draw(start(), jnp.zeros((64, 1)), keys[0])
-        rolled = jax.tree.map(lambda x: x[:, None], bandit(act, reward_of(act)))
-        experience = Experience(None, rolled, jnp.ones((64, 1), bool))
+        new_steps = jax.tree.map(lambda x: x[:, None], bandit(act, reward_of(act)))
+        experience = Experience(None, new_steps, jnp.ones((64, 1), bool))
         state, metrics = player.improve(state, experience, progress, keys[1])
         return (player, state), metrics
 
-    def play(player, seed=0):
+    def train(player, seed=0):
         player = jax.tree.map(jnp.asarray, player)
-        inputs = (jnp.arange(1, turns + 1) / turns, jax.random.split(jax.random.key(seed + 1), (turns, 2)))
-        (_, state), metrics = jax.lax.scan(turn, (player, player.init(jax.random.key(seed), spec)), inputs)
+        inputs = (jnp.arange(1, count + 1) / count, jax.random.split(jax.random.key(seed + 1), (count, 2)))
+        (_, state), metrics = jax.lax.scan(update, (player, player.init(jax.random.key(seed), spec)), inputs)
         return player.policy(state), metrics
 
-    return jax.jit(play)
+    return jax.jit(train)
 
 
 def test_ppo_finds_the_best_action_of_a_bandit():
-    # The rate falls to 0: near the best action advantages are all noise, and a constant rate follows it.
-    play = playing_bandits(ONE, lambda act: -jnp.square(act[:, 0] - 0.3), 150)
-    policy, metrics = play(PPO(lr=3e-3, lr_schedule="linear", hidden=(16,), epochs=4, minibatch=32))
+    # A linear schedule: near the best action advantages are noise, which a constant learning rate would follow.
+    train = train_on_bandits(ONE, lambda act: -jnp.square(act[:, 0] - 0.3), 150)
+    policy, metrics = train(PPO(lr=3e-3, lr_schedule="linear", hidden=(16,), epochs=4, minibatch=32))
     assert policy.mode(start(), jnp.zeros(1))[0] == pytest.approx(0.3, abs=0.05)
     assert set(metrics) == {"policy_loss", "value_loss", "entropy", "clipped"}
     assert metrics["entropy"][-1] < metrics["entropy"][0] - 1
 
 
-def test_ppo_finds_the_best_of_several_actions_and_an_entropy_bonus_keeps_it_from_being_sure():
+def test_ppo_finds_the_best_of_several_actions_and_an_entropy_bonus_keeps_it_stochastic():
     worth = jnp.array([0.0, 1.0, 0.5])
-    play = playing_bandits(us.Spec((1,), us.Discrete(3), 1), lambda act: worth[act], 60)
-    sure, unsure = (
-        jax.nn.softmax(play(PPO(lr=3e-3, hidden=(16,), epochs=4, minibatch=32, entropy_weight=w))[0].net(jnp.zeros(1)))
+    train = train_on_bandits(us.Spec((1,), us.Discrete(3), 1), lambda act: worth[act], 60)
+    greedy, stochastic = (
+        jax.nn.softmax(train(PPO(lr=3e-3, hidden=(16,), epochs=4, minibatch=32, entropy_weight=w))[0].net(jnp.zeros(1)))
         for w in (0.0, 2.0)
     )
-    assert sure[1] > 0.95
-    assert 1 / 3 < unsure[1] < 0.9
+    assert greedy[1] > 0.95
+    assert 1 / 3 < stochastic[1] < 0.9
 
 
 @pytest.mark.parametrize(
@@ -456,24 +445,24 @@ def test_ppo_finds_the_best_of_several_actions_and_an_entropy_bonus_keeps_it_fro
     ],
     ids=["SAC", "SoftQ", "PPO"],
 )
-def test_seeds_in_one_program_are_those_of_a_loop_and_differ(player, spec, act):
-    def turn(state, key):
-        return player.improve(state, everything(a_batch(act)), jnp.asarray(0.2), key)[0]
+def test_vmap_over_seeds_agrees_with_a_loop_and_seeds_differ(player, spec, act):
+    def update(state, key):
+        return player.improve(state, whole_batch(make_steps(act)), jnp.asarray(0.2), key)[0]
 
     keys = jax.random.split(jax.random.key(0), 2)
     states = jax.device_get(jax.jit(jax.vmap(lambda key: player.init(key, spec)))(keys))
-    together, one = jax.device_get(jax.jit(jax.vmap(turn))(states, keys)), jax.jit(turn)
+    together, one = jax.device_get(jax.jit(jax.vmap(update))(states, keys)), jax.jit(update)
     first, second = (jax.tree.map(lambda x, i=i: x[i], together) for i in range(2))
     alone = jax.device_get(one(jax.tree.map(lambda x: x[1], states), keys[1]))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), second, alone)
     assert changed(player.policy(first), player.policy(second))
 
 
-def test_a_player_for_other_actions_says_so():
+def test_a_player_for_the_wrong_kind_of_actions_is_refused():
     discrete = us.Spec((2,), us.Discrete(3), 10)
-    with pytest.raises(SpecError, match="SAC is for continuous actions, the task has 3 discrete ones"):
+    with pytest.raises(SpecError, match="SAC is for continuous"):
         SAC().init(jax.random.key(0), discrete)
-    with pytest.raises(SpecError, match="SoftQ is for discrete actions, the task has 1 continuous ones"):
+    with pytest.raises(SpecError, match="SoftQ is for discrete"):
         SoftQ().init(jax.random.key(0), BOX)
 
 
