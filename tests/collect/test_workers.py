@@ -19,8 +19,9 @@ import understudy as us
 from understudy.collect.runner import Runner, StepRequest
 from understudy.collect.workers import WorkerPool, worker_count
 from understudy.core.errors import SettingError, SpecError, WorkerError
-from understudy.policies import Categorical, Deterministic, Mixture, Normalized
-from understudy.policies.gaussian import Gaussian
+from understudy.policies import Categorical, Deterministic, Normalized
+from understudy.policies.gaussian import Gaussian, StateDependent
+from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 
 SEEDS = [(7, 0), (8, 0), (9, 0)]
@@ -207,16 +208,19 @@ def test_actions_outside_their_range_are_clipped_and_recorded_so():
     assert set(np.unique(chunk.act)) == {-2.0, 2.0}
 
 
-def test_a_mixture_draws_its_component_once_per_episode():
-    """Of two policies, always left and always right: the action changes between episodes and never within one."""
-    net = Categorical.init(jax.random.key(0), 4, 2, ()).net
-    nets = [type(net)((np.zeros((4, 2), np.float32),), (np.array(b, np.float32),), "relu") for b in ([50, 0], [0, 50])]
-    mixture = Mixture(jax.tree.map(lambda *x: np.stack(x), *map(Categorical, nets)), np.array([0.5, 0.5], np.float32))
-    [[chunk]] = played(cartpole(), [StepRequest(mixture, True, 0)], 0, SEEDS[:1], 2, 150)
-    episode = np.cumsum(chunk.t == 0, axis=1)
-    firsts = [[chunk.act[n][episode[n] == e] for e in range(1, episode[n, -1] + 1)] for n in range(2)]
-    assert all(len(set(acts)) == 1 for row in firsts for acts in row)
-    assert {acts[0] for row in firsts for acts in row} == {0, 1}
+def test_noise_that_is_held_for_an_episode_is_drawn_once_per_episode():
+    """With constant features, actions differ between episodes and are constant within one."""
+    net = MLP(
+        (np.zeros((3, 4), np.float32), np.zeros((4, 1), np.float32)),
+        (np.ones(4, np.float32), np.zeros(1, np.float32)),
+        "relu",
+    )
+    policy = jax.tree.map(np.asarray, StateDependent.init(net, -1.0, hold=1000))
+    [[chunk]] = played(pendulum(), [StepRequest(policy, False, 0)], 0, SEEDS[:1], 2, 250)
+    for t, act in zip(chunk.t, chunk.act, strict=True):
+        second = int(np.flatnonzero(t == 0)[1])
+        assert np.ptp(act[:second]) == np.ptp(act[second:]) == 0
+        assert act[0] != act[second]
 
 
 def test_a_run_that_has_stopped_returns_zeros_and_stays_where_it_was():

@@ -1,4 +1,4 @@
-"""The front door, as a user calls it."""
+"""`us.imitate`, its results, and the files they are saved in."""
 
 import csv
 import dataclasses
@@ -15,13 +15,13 @@ import understudy as us
 from understudy.core.errors import DivergedError, NeedsError, RunError, SettingError, SpecError, UnknownNameError
 from understudy.core.storage import whole_directory
 from understudy.game import NEEDS, Card
-from understudy.policies import Categorical, Mixture, Tabular, TimeIndexed
+from understudy.policies import Categorical, Tabular, TimeIndexed
 from understudy.policies.actor import Actor
 from understudy.policies.gaussian import Gaussian
 from understudy.policies.networks import MLP
 from understudy.train.selection import held_out, held_out_payoff
 
-SMALL = {"rounds": 4, "steps": 50, "hidden": (16,), "batch_size": 64, "lr": 3e-3}
+SMALL = {"rounds": 4, "gradient_steps": 20, "hidden": (8,), "batch_size": 32, "lr": 3e-3}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def result():
     return us.imitate(us.bc(**SMALL), us.load("Pendulum", episodes=6), seeds=3, episodes=[2, 6])
 
 
-def test_ten_lines_from_demonstrations_to_an_action(result):
+def test_imitate_returns_a_policy_for_each_seed_and_number_of_episodes(result):
     assert len(result.policies) == len(result.runs) == 6
     assert [run.status for run in result.runs] == ["finished"] * 6
     assert result.metrics["loss"].shape == (6, 4)
@@ -42,17 +42,17 @@ def test_ten_lines_from_demonstrations_to_an_action(result):
     assert np.abs(result.policy(obs)).max() <= 2
 
 
-def test_the_selected_policy_has_the_lowest_held_out_payoff_of_those_with_most_data(result):
+def test_the_selected_policy_has_the_lowest_held_out_payoff_among_those_with_the_most_episodes(result):
     most = [run.payoff for run in result.runs if run.episodes == 6]
     assert result.runs[result.selected].payoff == min(most)
     assert result.runs[result.selected].episodes == 6
     assert result.policy is result.policies[result.selected]
 
 
-def test_the_held_out_payoff_ranks_a_good_policy_before_a_bad_one():
+def test_training_lowers_the_held_out_payoff():
     demonstrations = us.load("Pendulum", episodes=6)
-    untrained = us.imitate(us.bc(**{**SMALL, "rounds": 1, "steps": 1}), demonstrations).runs[0].payoff
-    trained = us.imitate(us.bc(**{**SMALL, "rounds": 20}), demonstrations).runs[0].payoff
+    untrained = us.imitate(us.bc(**{**SMALL, "rounds": 1, "gradient_steps": 1}), demonstrations).runs[0].payoff
+    trained = us.imitate(us.bc(**{**SMALL, "gradient_steps": 250}), demonstrations).runs[0].payoff
     assert 0 < trained < 0.5 * untrained
 
 
@@ -64,14 +64,14 @@ def test_the_held_out_payoff_of_the_expert_itself_is_zero():
     assert held_out_payoff(expert, data) == pytest.approx(0, abs=1e-3)
 
 
-def test_predict_is_what_stable_baselines_users_expect(result):
+def test_predict_has_the_signature_of_stable_baselines(result):
     obs = us.load("Pendulum").observations[:5]
     actions, state = result.policy.predict(obs, state=None, episode_start=None, deterministic=True)
     np.testing.assert_array_equal(actions, result.policy(obs))
     assert state is None
 
 
-def test_predict_remembers_time_and_component():
+def test_predict_keeps_the_time_step_in_its_state():
     spec = us.Spec((3,), us.Continuous((-1.0, -1.0), (1.0, 1.0)), 5)
     stack = jax.vmap(lambda k: Gaussian.init(k, 3, 2, (4,)))(jax.random.split(jax.random.key(0), 5))
     obs = np.ones((2, 3), np.float32)
@@ -84,14 +84,9 @@ def test_predict_remembers_time_and_component():
     assert not np.allclose(again[1], first[1])
     with pytest.raises(SpecError, match="predict"):
         timed(obs)
-    mixed = Actor(Mixture(stack, np.full(5, 0.2)), spec)
-    actions, state = mixed.predict(np.ones((50, 3), np.float32), random=np.random.default_rng(0))
-    same, _ = mixed.predict(np.ones((50, 3), np.float32), state)
-    np.testing.assert_array_equal(actions, same)
-    assert len(np.unique(actions[:, 0])) == 5
 
 
-def test_drawing_is_reproducible_from_its_generator():
+def test_stochastic_actions_depend_only_on_the_generator():
     spec = us.Spec((3,), us.Continuous((-1.0,), (1.0,)), 5)
     actor = Actor(Gaussian.init(jax.random.key(0), 3, 1, (4,)), spec)
     draws = [
@@ -101,7 +96,7 @@ def test_drawing_is_reproducible_from_its_generator():
     assert not np.array_equal(draws[0], draws[2])
 
 
-def test_a_run_is_kept_whole_and_comes_back(result, tmp_path):
+def test_a_saved_run_is_loaded_unchanged(result, tmp_path):
     result.save(tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "config.json",
@@ -119,7 +114,7 @@ def test_a_run_is_kept_whole_and_comes_back(result, tmp_path):
     assert len(rows) == 6 * 4
     back = us.load_run(tmp_path / "run")
     assert back.runs == result.runs
-    np.testing.assert_array_equal(back.history["loss"], result.metrics["loss"])
+    np.testing.assert_array_equal(back.metrics["loss"], result.metrics["loss"])
     obs = us.load("Pendulum").observations[:20]
     for a, b in zip(back.policies, result.policies, strict=True):
         np.testing.assert_array_equal(a(obs), b(obs))
@@ -151,9 +146,8 @@ def test_a_failure_while_saving_leaves_nothing(result, tmp_path, monkeypatch):
     [
         Tabular(np.array([[0.5, 0.5], [1.0, 0.0]])),
         TimeIndexed(Tabular(np.full((3, 2, 2), 0.5))),
-        Mixture(TimeIndexed(Tabular(np.full((2, 3, 2, 2), 0.5))), np.array([0.3, 0.7])),
     ],
-    ids=["Tabular", "TimeIndexed", "Mixture"],
+    ids=["Tabular", "TimeIndexed"],
 )
 def test_every_kind_of_policy_is_saved_as_plain_arrays(policy, tmp_path):
     Actor(policy, us.Spec((), us.Discrete(2), 3), {"seed": 1}).save(tmp_path / "p.npz")
@@ -163,10 +157,10 @@ def test_every_kind_of_policy_is_saved_as_plain_arrays(policy, tmp_path):
         np.testing.assert_array_equal(a, b)
     assert back.about == {"seed": 1}
     with np.load(tmp_path / "p.npz", allow_pickle=False) as file:
-        assert json.loads(str(file["structure.json"]))["format"] == 3
+        assert "format" in json.loads(str(file["structure.json"]))
 
 
-def test_what_is_not_a_policy_is_named(tmp_path):
+def test_files_that_are_no_policy_or_run_are_refused(tmp_path):
     with pytest.raises(RunError, match="no policy at"):
         us.load_policy(tmp_path / "none.npz")
     with pytest.raises(RunError, match="holds no run"):
@@ -187,70 +181,68 @@ def test_what_is_not_a_policy_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "named"),
     [
-        ({"seeds": 0}, "seeds is 0: a whole number of at least 1 is needed"),
-        ({"seeds": -2}, "seeds is -2: a whole number of at least 1 is needed"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"seeds": -2}, "seeds is -2"),
         ({"seeds": []}, "seeds is empty"),
         ({"workers": -3}, "workers is -3"),
-        ({"progress": True}, "progress is True: a function of rounds done"),
-        ({"visit": 3}, "visit is 3: a function of"),
-        ({"logs": 5}, "logs is 5: the name of a directory"),
-        ({"seeds": [1, 1]}, "each value can be given once"),
+        ({"progress": True}, "progress is True"),
+        ({"visit": 3}, "visit is 3"),
+        ({"logs": 5}, "logs is 5"),
+        ({"seeds": [1, 1]}, r"seeds is \[1, 1\]"),
         ({"seeds": [-1]}, "seeds has the value -1"),
-        ({"episodes": [2, 2]}, "each value can be given once"),
+        ({"episodes": [2, 2]}, r"episodes is \[2, 2\]"),
         ({"episodes": [1.5]}, "episodes has the value 1.5"),
         ({"episodes": 1.5}, "episodes is 1.5"),
         ({"seeds": 1.0}, "seeds is 1.0"),
-        ({"seeds": [2**32]}, "it must be below"),
+        ({"seeds": [2**32]}, r"2\*\*32"),
         ({"holdout": "much"}, "holdout is 'much'"),
     ],
 )
-def test_arguments_out_of_range_are_named(arguments, words):
-    with pytest.raises(SettingError, match=words):
+def test_arguments_out_of_range_are_named(arguments, named):
+    with pytest.raises(SettingError, match=named):
         us.imitate(us.bc(**SMALL), us.load("Pendulum", episodes=2), **arguments)
 
 
 def test_an_algorithm_is_a_value_not_a_name():
-    with pytest.raises(SettingError, match=r"give a value such as understudy.bc\(\)"):
+    with pytest.raises(SettingError, match="algorithm is 'bc'"):
         us.imitate("bc", us.load("Pendulum"))
-    with pytest.raises(SettingError, match=r"the class BC: call it, as in bc\(\)"):
+    with pytest.raises(SettingError, match=r"bc\(\)"):
         us.imitate(us.bc, us.load("Pendulum"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"expert": "scripted"}, r"expert is 'scripted': its returns are needed, as in Sample.of"),
+        ({"expert": "scripted"}, "expert is 'scripted'"),
         ({"expert": -150.0}, "expert is -150.0"),
         ({"workers": -3}, "workers is -3"),
         ({"episodes": 0}, "episodes is 0"),
         ({"progress": True}, "progress is True"),
     ],
 )
-def test_what_an_evaluation_cannot_use_is_named(result, arguments, words):
+def test_arguments_of_an_evaluation_are_checked(result, arguments, words):
     with pytest.raises(SettingError, match=words):
         result.evaluate("Pendulum", **arguments)
 
 
-def test_a_misspelled_name_is_met_with_the_nearest_one():
+def test_the_nearest_name_is_suggested():
     for name, wanted in (("adirl", "adril"), ("advill", "advil"), ("DAGGER", "dagger")):
         with pytest.raises(UnknownNameError, match=f"did you mean '{wanted}'"):
             us.algorithms.find(name)
-    with pytest.raises(UnknownNameError, match=r"Or is it that of sac or soft_q, as in sac=\{'discount': ...\}"):
+    with pytest.raises(UnknownNameError, match=r"sac=\{'discount': ...\}"):
         us.adril(discount=0.9)
 
 
-@pytest.mark.parametrize(
-    ("moments", "words"), [("reward", "an environment: pass env="), ("on-Q", "an environment: pass env=")]
-)
-def test_what_is_missing_is_said_in_the_papers_words(moments, words, monkeypatch):
+@pytest.mark.parametrize("moments", ["reward", "on-Q"])
+def test_an_environment_or_expert_that_is_missing_is_named(moments, monkeypatch):
     card = Card("x", "AdXIL", moments, "dual", NEEDS[moments], ("continuous",), "steps", "")
     monkeypatch.setattr(us.bc, "card", card)
-    with pytest.raises(NeedsError, match=f"AdXIL matches {moments} moments, which needs {words}"):
+    with pytest.raises(NeedsError, match="env="):
         us.imitate(us.bc(**SMALL), us.load("Pendulum"))
     if moments == "on-Q":
-        with pytest.raises(NeedsError, match="needs a queryable expert: pass expert="):
+        with pytest.raises(NeedsError, match="expert="):
             us.imitate(us.bc(**SMALL), us.load("Pendulum"), env="Pendulum")
 
 
@@ -263,13 +255,13 @@ def test_a_bad_observation_is_named(result, obs, words):
         result.policy(obs)
 
 
-def test_a_policy_is_not_played_in_another_task(result):
+def test_a_policy_is_not_evaluated_in_another_task(result):
     with pytest.raises(SpecError, match=r"\(3,\).*Forest has observations \(4,\)"):
         result.evaluate("Forest")
 
 
-def test_the_library_imports_without_the_optional_and_the_slow():
-    """No simulator, no plotting, no torch at import; and float64 stays off."""
+def test_importing_the_library_imports_no_simulator_plotting_or_torch():
+    """And float64 stays off."""
     code = (
         "import sys, understudy, jax.numpy as jnp;"
         "late = {'matplotlib', 'torch', 'pybullet', 'mujoco', 'scipy.stats', 'tyro'} & set(sys.modules);"
@@ -279,6 +271,7 @@ def test_the_library_imports_without_the_optional_and_the_slow():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_compiled_programs_are_cached_between_processes(tmp_path):
     """In a per-user directory by default, elsewhere where JAX is told so, and not at all if switched off."""
     ask = [sys.executable, "-c", "import understudy, jax; print(jax.config.jax_compilation_cache_dir)"]
@@ -300,8 +293,8 @@ def test_a_tabular_policy_takes_the_index_of_a_state():
     np.testing.assert_array_equal(actor(np.array([0, 1, 1])), [1, 0, 0])
 
 
-def test_the_held_out_payoff_asks_a_time_indexed_policy_at_the_right_time():
-    """An expert that counts its steps: the policy that counts too is perfect, and a constant one is not."""
+def test_the_held_out_payoff_of_a_time_indexed_policy_uses_the_time_step():
+    """The expert's action depends on the time step: a policy that does the same is perfect, a constant one is not."""
     lengths = np.full(20, 10)
     t = np.tile(np.arange(10), 20)
     demonstrations = us.Demonstrations.from_arrays(np.zeros((200, 1)), t % 2, lengths)
@@ -316,18 +309,18 @@ def test_the_held_out_payoff_asks_a_time_indexed_policy_at_the_right_time():
     assert payoff(np.tile([1, 0], (10, 1))) > 0.1
 
 
-def test_a_policy_that_is_not_finite_is_never_selected():
-    result = us.imitate(us.bc(**{**SMALL, "rounds": 3}), us.load("Pendulum", episodes=2), seeds=2)
-    broken = dataclasses.replace(
-        result, runs=[dataclasses.replace(result.runs[0], payoff=float("nan")), result.runs[1]]
-    )
-    assert broken.selected == 1
+def test_a_policy_that_is_not_finite_is_never_selected(result):
+    runs = list(result.runs)
+    runs[result.selected] = dataclasses.replace(runs[result.selected], payoff=float("nan"))
+    selected = dataclasses.replace(result, runs=runs).selected
+    assert selected != result.selected
+    assert np.isfinite(runs[selected].payoff)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
 def test_actions_that_overflow_are_a_divergence():
-    """Parameters can be finite and what they compute not."""
-    settings = {**SMALL, "rounds": 1, "steps": 1, "lr": 1e38}
+    """Parameters can be finite and actions not."""
+    settings = {**SMALL, "rounds": 1, "gradient_steps": 1, "hidden": (64,), "lr": 1e38}
     result = us.imitate(us.bc(**settings), us.load("Pendulum", episodes=2), seeds=2)
     broken = [run for run in result.runs if not np.isfinite(run.payoff)]
     assert broken
@@ -337,38 +330,35 @@ def test_actions_that_overflow_are_a_divergence():
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_parameters_that_overflow_are_a_divergence():
-    """Even where the loss, taken before the step, was still finite."""
-    with pytest.raises(DivergedError, match="the parameters are not finite"):
-        us.imitate(us.bc(**{**SMALL, "rounds": 1, "steps": 1, "lr": 1e39}), us.load("Pendulum", episodes=2), seeds=2)
+    """Even if the loss, computed before the step, was finite."""
+    learner = us.bc(**{**SMALL, "rounds": 1, "gradient_steps": 1, "lr": 1e39})
+    with pytest.raises(DivergedError, match="parameters"):
+        us.imitate(learner, us.load("Pendulum", episodes=2), seeds=2)
 
 
-def test_an_environment_of_ones_own_is_remembered_while_it_lives(tmp_path):
-    forest = us.Forest.plant(jax.random.key(5))
-    demonstrations = us.collect(forest, episodes=3)
+def test_a_result_keeps_an_environment_without_a_name_until_it_is_saved(tasks, tmp_path):
+    env = tasks["discrete"]["env"]
+    demonstrations = us.record(env, episodes=3)
     assert demonstrations.env is None
-    assert us.collect(us.Forest(), episodes=1).env == "Forest"
-    result = us.imitate(us.bc(**SMALL), demonstrations, env=forest)
-    assert result.evaluate(episodes=2).env == "Forest"
-    assert result.env is forest
+    result = us.imitate(us.bc(**SMALL), demonstrations, env=env)
+    assert result.evaluate(episodes=2).env == env.name
+    assert result.env is env
     result.save(tmp_path / "run")
-    with pytest.raises(NeedsError, match="no name makes the environment"):
+    with pytest.raises(NeedsError, match="env="):
         us.load_run(tmp_path / "run").evaluate()
 
 
-def test_settings_of_any_library_can_be_saved(tmp_path):
+def test_settings_that_are_numpy_numbers_can_be_saved(tmp_path):
     learner = us.bc(**{**SMALL, "lr": np.float32(1e-3), "hidden": [8]})
-    result = us.imitate(learner, us.load("Pendulum", episodes=np.int64(2)), seeds=np.int64(2), holdout=np.float64(0.1))
+    demonstrations = us.load("Pendulum", episodes=np.int64(1))
+    result = us.imitate(learner, demonstrations, seeds=np.int64(2), holdout=np.float64(0.02))
     result.save(tmp_path / "run")
-    saved = us.load_run(tmp_path / "run").config["algorithm"]["hyperparameters"]
+    back = us.load_run(tmp_path / "run")
+    saved = back.config["algorithm"]["hyperparameters"]
     assert saved["hidden"] == [8]
     assert saved["lr"] == pytest.approx(1e-3)
-
-
-def test_one_demonstration_has_no_interval_and_is_still_saved(tmp_path):
-    us.imitate(us.bc(**SMALL), us.load("Pendulum", episodes=1)).save(tmp_path / "run")
-    back = us.load_run(tmp_path / "run")
     assert back.expert.size == 1
-    assert np.isnan(back.evaluate(episodes=2).scores()[0].gap.low)
+    assert np.isnan(back.evaluate(episodes=2).scores()[0].gap.low), "one demonstration has no interval"
 
 
 def test_a_policy_with_more_actions_than_the_task_does_not_fit():
@@ -377,20 +367,20 @@ def test_a_policy_with_more_actions_than_the_task_does_not_fit():
         us.evaluate([actor], "CartPole-v1")
 
 
-def test_a_directory_is_replaced_only_once_the_new_one_is_whole(tmp_path):
-    place = tmp_path / "place"
-    place.mkdir()
-    (place / "old").write_text("")
+def test_a_directory_is_replaced_only_when_the_new_one_is_complete(tmp_path):
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / "old").write_text("")
 
     def fill():
-        with whole_directory(place, replace=True) as beside:
-            (beside / "new").write_text("")
+        with whole_directory(path, replace=True) as partial:
+            (partial / "new").write_text("")
             raise OSError("full")
 
     with pytest.raises(OSError, match="full"):
         fill()
-    assert [path.name for path in place.iterdir()] == ["old"]
-    with whole_directory(place, replace=True) as beside:
-        (beside / "new").write_text("")
-    assert [path.name for path in place.iterdir()] == ["new"]
-    assert [path.name for path in tmp_path.iterdir()] == ["place"]
+    assert [file.name for file in path.iterdir()] == ["old"]
+    with whole_directory(path, replace=True) as partial:
+        (partial / "new").write_text("")
+    assert [file.name for file in path.iterdir()] == ["new"]
+    assert [file.name for file in tmp_path.iterdir()] == ["path"]

@@ -6,7 +6,7 @@ Imports core only. Public: the classes below, the constructors, `Actor` (a polic
 
 from understudy.policies.actor import Actor
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start, step
-from understudy.policies.combined import Ensemble, EnsembleMember, Mixture, Normalized, Tabular, TimeIndexed, ensemble
+from understudy.policies.combined import Ensemble, EnsembleMember, Normalized, Tabular, TimeIndexed, ensemble
 from understudy.policies.constructors import deterministic_policy, stochastic_policy
 from understudy.policies.gaussian import Gaussian, NetworkPolicy, Squashed, StateDependent
 from understudy.policies.networks import MLP, Activation
@@ -23,7 +23,6 @@ __all__ = [
     "Ensemble",
     "EnsembleMember",
     "Gaussian",
-    "Mixture",
     "NetworkPolicy",
     "Normalization",
     "Normalized",

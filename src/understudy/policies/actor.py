@@ -15,7 +15,7 @@ from understudy.core.errors import RunError, SpecError
 from understudy.core.storage import write_npz
 from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, step
-from understudy.policies.combined import Ensemble, Mixture, Normalized, Tabular, TimeIndexed
+from understudy.policies.combined import Ensemble, Normalized, Tabular, TimeIndexed
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
@@ -33,7 +33,6 @@ _CLASSES: dict[str, type[eqx.Module]] = {
         Normalized,
         Gaussian,
         StateDependent,
-        Mixture,
         Tabular,
         TimeIndexed,
     )
@@ -43,8 +42,8 @@ _CLASSES: dict[str, type[eqx.Module]] = {
 class Actor:
     """A trained policy. Call it with one observation or a batch to get deterministic actions.
 
-    `predict` has the signature of Stable-Baselines3. Its `state` is the memory of time-indexed and mixture policies
-    within an episode.
+    `predict` has the signature of Stable-Baselines3. Its `state` is the memory of time-indexed policies within an
+    episode.
     """
 
     def __init__(self, policy: Policy, spec: Spec, about: dict[str, Any] | None = None):
@@ -52,14 +51,14 @@ class Actor:
         self.spec = spec
         self.about = dict(about or {})
         """Where it comes from: algorithm, seed, episodes, environment."""
-        nodes = jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, TimeIndexed | Mixture))
-        self.stationary = not any(isinstance(node, TimeIndexed | Mixture) for node in nodes)
+        nodes = jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, TimeIndexed))
+        self.stationary = not any(isinstance(node, TimeIndexed) for node in nodes)
 
     def __call__(self, obs: Any) -> np.ndarray:
         """The deterministic action for one observation, or one action for each observation of a batch."""
         if not self.stationary:
             raise SpecError(
-                "this policy has a memory within an episode (time-indexed or mixture): "
+                "this policy has a memory within an episode (it is time-indexed): "
                 "call predict(obs, state, episode_start) and pass the returned state to the next call"
             )
         return self.predict(obs)[0]

@@ -30,7 +30,7 @@ class Carry(NamedTuple):
     t: Int[Array, "..."]
     """The time step."""
     drawn: Int[Array, "..."]
-    """A number drawn at the start of the episode: a mixture's component, or the seed of state-dependent noise."""
+    """A number drawn at the start of the episode: the seed of state-dependent noise."""
 
 
 class Policy(Light):

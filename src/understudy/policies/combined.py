@@ -1,4 +1,4 @@
-"""Tabular policies and policies built from others: time-indexed, mixture, ensemble, normalized."""
+"""Tabular policies and policies built from others: time-indexed, ensemble, normalized."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,36 +56,6 @@ class TimeIndexed(Policy):
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         return _pick(self.policies, carry.t).support(carry, obs, source)
-
-
-class Mixture(Policy):
-    """Σ_i w_i π_i: one component is drawn at the start of an episode and acts until its end.
-
-    The result is a mixture of occupancies, not of actions. The policies are stacked along the leading axis.
-    """
-
-    policies: Policy
-    weights: Float[Array, " n"]
-
-    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
-        xp = np if isinstance(source, np.random.Generator) else jnp
-        with np.errstate(divide="ignore"):
-            logits = xp.broadcast_to(xp.log(xp.asarray(self.weights)), (*shape, self.weights.shape[0]))
-        return start(shape)._replace(drawn=categorical(source, logits))
-
-    def mode(self, carry: Carry, obs: Array) -> Array:
-        return _each(self.policies, carry.drawn, carry, obs, lambda policy, c, o: policy.mode(c, o))
-
-    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
-        return _each(self.policies, carry.drawn, carry, obs, lambda policy, c, o: policy.draw(c, o, source))
-
-    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
-        return _pick(self.policies, carry.drawn).log_prob(carry, obs, act)
-
-    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
-        """The weighted actions of all components. Exact if the state does not depend on the component (off-Q)."""
-        acts, weights = jax.vmap(lambda policy: policy.support(carry, obs, source))(self.policies)
-        return acts.reshape(-1, *acts.shape[2:]), (self.weights[:, None] * weights).reshape(-1)
 
 
 EnsembleMember = Deterministic | Categorical
