@@ -5,14 +5,14 @@ import json
 import shutil
 from pathlib import Path
 
-import comparison
-import comparison_claims
 import numpy as np
 import pytest
+
+import comparison
+import comparison_claims
 import stored_files
 import tables
 from comparison import AGREES, HIGHER, LOWER, NO_TEST, NOT_YET
-
 from understudy.algorithms import find
 from understudy.core.errors import RunError, SettingError, UnknownNameError
 from understudy.core.statistics import Sample, p_different
