@@ -75,8 +75,8 @@ def tasks():
 def pytest_terminal_summary(terminalreporter):
     """Say at the end that the browser tests were skipped, where they were."""
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
-    if any(browser.SKIPPED in reason for reason in reasons):
-        terminalreporter.write_line(f"browser tests skipped: {browser.SKIPPED}")
+    if any(browser.NO_CHROMIUM in reason for reason in reasons):
+        terminalreporter.write_line(f"browser tests skipped: {browser.NO_CHROMIUM}")
 
 
 MAPS = Path("/proc/self/maps")
