@@ -39,7 +39,7 @@ def _describe_best(best: LearnerResults, competitors: int) -> str:
         return f"{best.name_in_sentence} {verdict}: {returned}. The expert's return is not known."
     expert = f"the expert returns {number(best.expert)}"
     if best.gap.mean <= 0:
-        verdict = "matches the expert"
+        verdict = "reaches the expert"
     elif best.gap.low <= 0:
         verdict = "comes closest to the expert" if competitors > 1 else "comes close to the expert"
         verdict += ", without a significant difference"
