@@ -1,4 +1,4 @@
-"""Moment functions and their penalties, against numbers worked out by hand."""
+"""Critics and their gradient penalties, against hand-computed numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from understudy.core.types import Continuous, Discrete, Pair, Samples, Spec
-from understudy.game.critics import LinearCritic, MLPCritic, gradient_penalty, interpolate
+from understudy.game.critics import LinearCritic, MLPCritic, gradient_penalty, interpolate, penalty_between
 from understudy.game.payoffs import payoff
 from understudy.policies.networks import MLP, orthogonal_penalty
 
@@ -50,14 +50,18 @@ def test_a_layer_that_widens_can_be_orthogonal_between_its_inputs_only():
     assert expected > 1
 
 
-def test_interpolates_lie_between_the_two_sides():
+def test_interpolated_points_and_their_penalty_lie_between_the_two_sides():
     learner = Samples(jnp.zeros(50, int), jnp.zeros((50, 2)), jnp.zeros((50, 1)), jnp.full(50, 0.02))
     expert = learner._replace(obs=jnp.ones((50, 2)), act=jnp.full((50, 1), 2.0))
     obs, act = jax.vmap(interpolate)(jax.random.split(jax.random.key(0), 50), learner, expert)
     assert ((obs >= 0) & (obs <= 1)).all()
     np.testing.assert_allclose(obs * 2, np.repeat(act, 2, axis=1), rtol=1e-6)  # one mixing weight per sample
     assert len(np.unique(act)) == 50
-    with pytest.raises(TypeError, match="one vector each"):
+    quadratic = MLPCritic(MLP((jnp.ones((1, 1)),), (jnp.zeros(1),), "relu"), lambda s, a: jnp.sum(s**2)[None] / 2, None)
+    norms = jnp.linalg.norm(obs, axis=1)
+    found = penalty_between(quadratic, Pair(learner, expert), 0.5, jax.random.key(0))
+    assert float(found) == pytest.approx(float(jnp.square(norms - 0.5).mean()), rel=1e-4)
+    with pytest.raises(TypeError, match="vector"):
         jax.vmap(interpolate)(jax.random.split(jax.random.key(0), 50), learner._replace(act=jnp.zeros(50, int)), expert)
 
 
@@ -70,7 +74,7 @@ def test_a_discrete_action_is_an_index_or_probabilities():
     assert len({float(value) for value in by_index}) == 3
 
 
-def test_a_critic_can_be_given_its_moments():
+def test_a_critic_takes_moments_of_the_users_choice():
     critic = LinearCritic.init(SPEC, lambda obs, act: jnp.array([jnp.abs(act[0] - obs[0])]))
     assert critic.weights.shape == (1,)
     critic = LinearCritic(jnp.array([2.0]), critic.features, None)

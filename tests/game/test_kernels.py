@@ -1,4 +1,4 @@
-"""The Gaussian kernel over (s, a): its coordinates, its bandwidth, and the features that stand for it."""
+"""The Gaussian kernel over (s, a): its coordinates, bandwidth and random features."""
 
 import jax
 import jax.numpy as jnp
@@ -8,22 +8,22 @@ from scipy.spatial.distance import cdist, pdist
 
 import understudy as us
 from understudy.core.types import Dataset
-from understudy.game.kernels import MOST, GaussianKernel
+from understudy.game.kernels import MAX_STEPS, GaussianKernel
 from understudy.train.selection import held_out
 
 FIT = jax.jit(GaussianKernel.fit, static_argnums=(0, 2))
 
 
 def fitted(demonstrations, features=64, episodes=None):
-    """A kernel and the data that it was fitted to: the first few episodes, the rest of the rows being padding."""
+    """A kernel and its data: the first episodes, padded with the rows of the others."""
     counts = [demonstrations.episodes if episodes is None else episodes, demonstrations.episodes]
     data, _ = demonstrations.split(counts, 0.0)
     data = data.of(0)
     return FIT(demonstrations.spec, data, features), data
 
 
-def by_hand(demonstrations):
-    """(s, a) with states standardised, actions in [-1, 1] or one-hot, in float64."""
+def coordinates(demonstrations):
+    """(s, a) with standardized states, actions in [-1, 1] or one-hot, in float64."""
     obs = demonstrations.observations.astype(float)
     if isinstance(demonstrations.action_space, us.Discrete):
         act = np.eye(demonstrations.action_space.n)[demonstrations.actions]
@@ -34,50 +34,49 @@ def by_hand(demonstrations):
 
 
 @pytest.mark.parametrize("kind", ["continuous", "discrete"])
-def test_the_bandwidth_is_the_median_distance_between_the_experts_pairs(kind, request):
+def test_the_bandwidth_is_the_median_distance_between_demonstrated_steps(kind, request):
     demonstrations = request.getfixturevalue(kind)
-    points = by_hand(demonstrations)
+    points = coordinates(demonstrations)
     kernel, data = fitted(demonstrations)
     np.testing.assert_allclose(kernel.points(data.steps), points, atol=1e-5)
     np.testing.assert_allclose(kernel.bandwidth, np.median(pdist(points)), rtol=1e-5)
 
 
-def test_the_bandwidth_of_a_run_does_not_depend_on_the_padding_behind_its_steps(continuous):
-    """The others' rows are other states, and there are more of them than its own."""
+def test_the_bandwidth_does_not_depend_on_padding(continuous):
     alone, _ = fitted(continuous.first(2))
     padded, _ = fitted(continuous, episodes=2)
     assert padded.bandwidth == alone.bandwidth
     assert padded.bandwidth != fitted(continuous)[0].bandwidth
 
 
-def test_a_point_and_itself_are_no_pair_however_far_from_the_origin(continuous):
-    """Two different steps, each many times: the median is their distance, and not what rounding makes of zero."""
+def test_copies_of_a_step_are_ignored_in_the_bandwidth(continuous):
+    """Two different steps, each four times, far from the origin: the median is their distance."""
     obs = np.tile([[3.0, -1.0, 2.0], [3.1, 5.0, -4.0]], (4, 1)).astype(np.float32)
     act = np.tile([[0.3], [-0.7]], (4, 1)).astype(np.float32)
     demonstrations = us.Demonstrations.from_arrays(obs, act, action_space=continuous.action_space)
-    apart = pdist(by_hand(demonstrations)[:2])
+    apart = pdist(coordinates(demonstrations)[:2])
     np.testing.assert_allclose(fitted(demonstrations)[0].bandwidth, apart[0], rtol=1e-4)
 
 
-def test_a_long_record_is_measured_on_steps_spread_over_all_of_it():
-    """The first half stands still: a median over the first steps would be far smaller."""
+def test_the_bandwidth_of_many_steps_is_measured_on_evenly_spaced_ones():
+    """The expert stands still at first: a median over the first steps would be far smaller."""
     rng = np.random.default_rng(0)
-    obs = np.concatenate([1e-3 * rng.normal(size=(MOST, 2)), rng.normal(size=(2 * MOST + 7, 2))])
+    obs = np.concatenate([1e-3 * rng.normal(size=(MAX_STEPS, 2)), rng.normal(size=(2 * MAX_STEPS + 7, 2))])
     demonstrations = us.Demonstrations.from_arrays(
         obs, np.zeros((len(obs), 1)), action_space=us.Continuous((-1.0,), (1.0,))
     )
-    median = np.median(pdist(by_hand(demonstrations)))
+    median = np.median(pdist(coordinates(demonstrations)))
     np.testing.assert_allclose(fitted(demonstrations)[0].bandwidth, median, rtol=0.1)
 
 
-def test_an_expert_that_rests_most_of_the_time_does_not_make_the_kernel_narrow():
-    """Three steps in four are at rest, so more than half of the pairs are: what matters is where it has to go."""
+def test_an_expert_that_mostly_stands_still_does_not_make_the_kernel_narrow():
+    """Three steps in four stand still. The criterion of `selection` has the same bandwidth."""
     rng = np.random.default_rng(0)
     obs = np.concatenate([rng.normal(size=(100, 2)), 1e-3 * rng.normal(size=(300, 2))])
     demonstrations = us.Demonstrations.from_arrays(
         obs, np.zeros((len(obs), 1)), action_space=us.Continuous((-1.0,), (1.0,))
     )
-    apart = pdist(by_hand(demonstrations))
+    apart = pdist(coordinates(demonstrations))
     half = np.sqrt(np.mean(apart**2)) / 2
     assert np.median(apart) < 0.01 < 0.9 < half
     kernel, data = fitted(demonstrations)
@@ -87,7 +86,7 @@ def test_an_expert_that_rests_most_of_the_time_does_not_make_the_kernel_narrow()
     np.testing.assert_allclose(criterion.bandwidth, half, rtol=1e-4)
 
 
-def test_where_all_steps_are_alike_the_bandwidth_is_one():
+def test_the_bandwidth_is_one_if_all_steps_are_equal():
     space = us.Continuous((-1.0,), (1.0,))
     demonstrations = us.Demonstrations.from_arrays(np.ones((3, 2)), np.zeros((3, 1)), action_space=space)
     assert fitted(demonstrations)[0].bandwidth == 1
@@ -95,13 +94,13 @@ def test_where_all_steps_are_alike_the_bandwidth_is_one():
 
 def test_the_kernel_is_the_gaussian_of_the_distance(continuous):
     kernel, data = fitted(continuous)
-    points = by_hand(continuous)[:30]
+    points = coordinates(continuous)[:30]
     expected = np.exp(-cdist(points, points, "sqeuclidean") / (2 * float(kernel.bandwidth) ** 2))
     x = kernel.points(data.steps)[:30]
     np.testing.assert_allclose(kernel(x, x), expected, atol=1e-5)
 
 
-def test_the_product_of_features_approaches_the_kernel_as_there_are_more(continuous):
+def test_more_features_approximate_the_kernel_better(continuous):
     errors = []
     for features in (64, 1024, 16384):
         kernel, data = fitted(continuous, features)
