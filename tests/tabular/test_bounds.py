@@ -114,14 +114,14 @@ def test_the_recoverable_bound_equals_the_upper_bound():
     epsilon = relative_error(payoff, constant, 8)
     assert recoverable_bound(epsilon, constant, 8) == pytest.approx(upper_bound("on-Q", payoff, 8))
     assert epsilon == pytest.approx(1 / 8), "one mistake of the worst kind in eight steps"
-    mdp, expert, policy, reward = random_instances(5, COUNT, 3, 3, 4)
+    mdp, expert, policy, reward = random_instances(5, 30, 3, 3, 4)
     payoffs = measure(mdp, expert, policy, reward)[3].payoff
     assert (relative_error(payoffs, recoverability(mdp, expert).constant, 4) <= 1).all()
 
 
-@pytest.mark.parametrize(("states", "actions", "horizon"), [(1, 1, 1), (2, 4, 8), (6, 3, 5)])
+@pytest.mark.parametrize(("states", "actions", "horizon"), [(1, 1, 1), (2, 4, 8), (4, 3, 5)])
 def test_every_upper_bound_holds_on_random_mdps(states, actions, horizon):
-    count, seed = 2000, 10 * states + horizon
+    count, seed = 500, 10 * states + horizon
     mdp, expert, policy, reward = random_instances(seed, count, states, actions, horizon)
     reports = measure(mdp, expert, policy, reward)
     assert [report.moments for report in reports] == ["reward", "off-Q", "on-Q", "on-Q", "on-Q"]

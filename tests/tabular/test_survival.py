@@ -162,15 +162,18 @@ DIVERGENCES = {
 
 @pytest.mark.parametrize("form", GAMES)
 def test_a_form_is_the_negative_gradient_of_a_convex_function_with_its_minimum_at_the_expert(form):
-    rng = np.random.default_rng(2)
+    def compare(e, d):
+        """The form, the gradient and its derivative in d, and g at d and at e."""
+        g = DIVERGENCES[form]
+        gradient = jax.grad(g, argnums=1)
+        return FORMS[form](e, d), gradient(e, d), jnp.diag(jax.jacobian(gradient, argnums=1)(e, d)), g(e, d), g(e, e)
+
     with jax.enable_x64(True):
-        for _ in range(5):
-            e, d = jnp.asarray(rng.dirichlet(np.ones(4), 2))
-            slope = jax.grad(DIVERGENCES[form], argnums=1)
-            np.testing.assert_allclose(FORMS[form](e, d), -slope(e, d), atol=1e-12)
-            assert DIVERGENCES[form](e, d) > DIVERGENCES[form](e, e)
-            curvature = jnp.diag(jax.jacobian(slope, argnums=1)(e, d))
-            assert (curvature > 0).all()
+        e, d = np.random.default_rng(2).dirichlet(np.ones(4), (2, 5))
+        reward, gradient, curvature, value, smallest = map(np.asarray, jax.jit(jax.vmap(compare))(e, d))
+    np.testing.assert_allclose(reward, -gradient, atol=1e-12)
+    assert (value > smallest).all()
+    assert (curvature > 0).all()
 
 
 def test_with_absorbing_states_every_game_reaches_the_experts_length(table):

@@ -53,7 +53,8 @@ def test_advils_payoff_on_exact_pairs_is_the_off_q_payoff():
     with jax.enable_x64(True):
         policy, critic, weighted = tabular_parts(mdp, expert, logits, f)
         algorithm = us.advil(ensemble_size=1, batch_size=len(weighted.weight))
-        _, payoff = algorithm.critic_loss(stacked(policy), weighted, critic, jax.random.key(0))
+        loss = jax.jit(lambda policy, critic: algorithm.critic_loss(policy, weighted, critic, jax.random.key(0)))
+        _, payoff = loss(stacked(policy), critic)
         table = np.asarray(jax.nn.softmax(logits))
     assert table.dtype == payoff.dtype == np.float64
     assert float(payoff) == pytest.approx(float(Game("off-Q", mdp, expert).payoff(table, f)), abs=1e-10)
@@ -95,7 +96,7 @@ def test_advil_with_tables_solves_the_off_q_game():
             return (policy, memory, critic, critic_memory), None
 
         start = (policy, policy_player.init(policy), critic, critic_player.init(critic))
-        (_, memory, _, _), _ = jax.lax.scan(step, start, jax.random.split(jax.random.key(0), 6000))
+        (_, memory, _, _), _ = jax.lax.scan(step, start, jax.random.split(jax.random.key(0), 4000))
         return jax.nn.softmax(memory.average.net.weights[0][0]).reshape(mdp.shape)
 
     before = float(box.sup(game.difference(exact(jax.nn.softmax)(logits))))
@@ -109,10 +110,11 @@ def test_the_cloning_loss_on_exact_pairs_has_its_minimum_at_the_expert():
         policy, _, weighted = tabular_parts(mdp, expert, np.log(expert), expert)
         row = Transition(*(jnp.zeros(len(weighted.weight), int),) * 8)._replace(obs=weighted.obs, act=weighted.act)
 
+        @jax.jit
         def loss(policy):
             return weighted.weight @ jax.vmap(cloning_loss, (None, 0))(policy, row)
 
-        slope = jax.grad(loss)(policy)
+        slope = jax.jit(jax.grad(loss))(policy)
         worse = loss(jax.tree.map(lambda x: x + 0.1 * jax.random.normal(jax.random.key(0), x.shape), policy))
         assert max(float(jnp.abs(x).max()) for x in jax.tree.leaves(slope)) < 1e-6
         assert float(worse) > float(loss(policy))
