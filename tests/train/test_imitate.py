@@ -273,7 +273,7 @@ def test_importing_the_library_imports_no_simulator_plotting_or_torch():
 
 @pytest.mark.slow
 def test_compiled_programs_are_cached_between_processes(tmp_path):
-    """In a per-user directory by default, elsewhere where JAX is told so, and not at all if switched off."""
+    """In a per-user directory by default; JAX_COMPILATION_CACHE_DIR and UNDERSTUDY_CACHE=off override it."""
     ask = [sys.executable, "-c", "import understudy, jax; print(jax.config.jax_compilation_cache_dir)"]
     base = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
 
@@ -300,7 +300,7 @@ def test_the_held_out_payoff_of_a_time_indexed_policy_uses_the_time_step():
     demonstrations = us.Demonstrations.from_arrays(np.zeros((200, 1)), t % 2, lengths)
     data = held_out(demonstrations.spec, *demonstrations.split([20], 0.3), 0)
 
-    def payoff(logits):  # one linear policy a time step, of which only the bias matters
+    def payoff(logits):  # one linear policy per time step; only the bias matters
         nets = MLP((np.zeros((10, 1, 2)),), (np.asarray(logits, float),), "relu")
         return held_out_payoff(Actor(TimeIndexed(Categorical(nets)), demonstrations.spec), data)
 

@@ -1,4 +1,7 @@
-"""`understudy expert train`: train an expert by reinforcement learning (`train.expert`)."""
+"""`understudy expert train`: train an expert by reinforcement learning (`train.expert`).
+
+The command is one long function because its parameters and docstring are its options and their help.
+"""
 
 import os
 import sys
@@ -15,7 +18,7 @@ from understudy.rl.ppo import PPO
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
 from understudy.train.checkpoints import CHECKPOINT
-from understudy.train.expert import EPISODES, default_player, train_expert
+from understudy.train.expert import EPISODES, TrainedExpert, default_player, train_expert
 
 _SAC, _PPO, _SOFT_Q = SAC(), PPO(), SoftQ()
 
@@ -91,14 +94,17 @@ def train_command(
         if os.path.exists(f"{path}{CHECKPOINT}"):
             raise KeyboardInterrupt("the checkpoint is kept; rerun the same command to resume") from None
         raise
+    _show(trained, f"{type(chosen).__name__} in {env}: mean ± 95% interval, {evaluate} deterministic episodes per seed")
+    print(f"\nReturn of the selected seed in {evaluate} fresh episodes: {interval(trained.score)}. Saved in {path}")
+    print(f"To record demonstrations: understudy demos record {env} --expert {path} --out FILE")
+
+
+def _show(trained: TrainedExpert, title: str) -> None:
     rows = [
         (seed, interval(returns), "selected" if seed == trained.card["seed"] else "")
         for seed, returns in trained.candidates.items()
     ]
-    title = f"{type(chosen).__name__} in {env}: mean ± 95% interval, {evaluate} deterministic episodes per seed"
     display.show((">seed", ">return", ""), rows, title)
-    print(f"\nReturn of the selected seed in {evaluate} fresh episodes: {interval(trained.score)}. Saved in {path}")
-    print(f"To record demonstrations: understudy demos record {env} --expert {path} --out FILE")
 
 
 def _player(env: str, name: str | None, players: dict[str, RLPlayer]) -> RLPlayer:

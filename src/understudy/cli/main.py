@@ -147,16 +147,14 @@ def _app(chosen: str | None) -> Any:
                 groups[group[0]] = app.command(SubcommandApp(), name=group[0], help=GROUPS[group[0]])
             parent = groups[group[0]]
         if name == chosen:
-            parent.command(load(path), name=last)
+            parent.command(name=last)(load(path))
         else:
-            parent.command(_no_options, name=last, help=about)
+            parent.command(name=last, help=about)(lambda: None)
     return app
-
-
-def _no_options() -> None: ...
 
 
 def load(path: str) -> Callable[..., Any]:
     """The function at an import path, "module:function"."""
     module, function = path.split(":")
-    return getattr(importlib.import_module(module), function)
+    loaded: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return loaded

@@ -105,7 +105,7 @@ def train(words: Sequence[str]) -> int:
 def _list_algorithms(words: list[str]) -> int:
     app = SubcommandApp()
     for name, algorithm in available().items():
-        app.command(lambda: None, name=name, help=str(algorithm.__doc__).splitlines()[0])
+        app.command(name=name, help=str(algorithm.__doc__).splitlines()[0])(lambda: None)
     app.cli(prog="understudy train", description=ABOUT, args=words or ["--help"])
     return 0
 

@@ -124,13 +124,13 @@ class Checkpoint:
 
 def digest(part: Any) -> str:
     """A SHA-256 digest of a pytree of arrays and plain values."""
-    made = hashlib.sha256()
+    result = hashlib.sha256()
     for leaf in jax.tree.leaves(part):
         if isinstance(leaf, jax.Array | np.ndarray):
             array = np.asarray(leaf)
-            made.update(f"{array.dtype}{array.shape}".encode())
-            made.update(np.ascontiguousarray(array).tobytes())
+            result.update(f"{array.dtype}{array.shape}".encode())
+            result.update(np.ascontiguousarray(array).tobytes())
         else:
-            made.update(repr(leaf).encode())
-        made.update(b"|")
-    return made.hexdigest()
+            result.update(repr(leaf).encode())
+        result.update(b"|")
+    return result.hexdigest()

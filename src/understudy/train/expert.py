@@ -82,10 +82,10 @@ def train_expert(
     """
     check_whole(1, episodes=episodes)
     check_free(out)
-    made = make(env)
+    env = make(env)
     learned = learn(
-        default_player(made) if player is None else player,
-        made,
+        default_player(env) if player is None else player,
+        env,
         steps,
         seeds,
         progress=progress,
@@ -98,7 +98,7 @@ def train_expert(
     candidates = _candidates(learned, episodes, workers or 1)
     seed = max(candidates, key=lambda seed: candidates[seed].mean)
     selected = learned.policies[learned.seeds.index(seed)]
-    score = Sample.of(evaluate([selected], made, episodes, SCORING_SEED).returns[0])
+    score = Sample.of(evaluate([selected], env, episodes, SCORING_SEED).returns[0])
     trained = TrainedExpert(selected, _card(learned, candidates, seed, score), score, candidates)
     _save(trained, learned, out)
     clean_up(str(out))

@@ -196,9 +196,9 @@ def learn(
     - `staleness`, `progress`, `checkpoint`, `visit`, `workers`: as in `imitate`. With a checkpoint, the same call
       resumes after an interruption or a crash.
     """
-    made = make(env)
-    if len(made.spec.obs_shape) != 1:
-        raise SpecError(f"{made.name} has observations of shape {made.spec.obs_shape}: a flat vector is needed")
+    env = make(env)
+    if len(env.spec.obs_shape) != 1:
+        raise SpecError(f"{env.name} has observations of shape {env.spec.obs_shape}: a flat vector is needed")
     algorithm = _algorithm(
         player,
         steps,
@@ -211,33 +211,40 @@ def learn(
         truncation_is_terminal,
         staleness,
     )
-    seed_list = as_seeds(seeds)
-    settings, saved = hyperparameters(algorithm), None
+    seed_list, saved = as_seeds(seeds), None
     if checkpoint is not None:
-        task = (made.name, made.spec, made if isinstance(made, Environment) else None)
-        identity = {"settings": json.dumps(settings), "environment": task, "seeds": seed_list}
-        saved = Checkpoint(checkpoint, identity)
+        task = (env.name, env.spec, env if isinstance(env, Environment) else None)
+        settings = json.dumps(hyperparameters(algorithm))
+        saved = Checkpoint(checkpoint, {"settings": settings, "environment": task, "seeds": seed_list})
     keys = jax.vmap(jax.random.key)(np.array(seed_list, np.uint32))
-    collector = collector_for(algorithm, made, None, seed_list, workers)
-    empty = _no_demonstrations(made.spec, len(seed_list))
-    trained = loop.train(algorithm, made.spec, empty, keys, collector, progress, saved, visit)
+    collector = collector_for(algorithm, env, None, seed_list, workers)
+    empty = _no_demonstrations(env.spec, len(seed_list))
+    trained = loop.train(algorithm, env.spec, empty, keys, collector, progress, saved, visit)
+    return _learned(algorithm, env, seed_list, trained)
 
-    states, about = jax.device_get(trained.states), {"algorithm": type(player).__name__, "env": public_name(made)}
+
+def _learned(
+    algorithm: TaskReward, env: Environment | GymnasiumEnvironment, seeds: list[int], trained: loop.Training
+) -> Learned:
+    """The result of a training call: its policies and configuration."""
+    states = jax.device_get(trained.states)
+    about = {"algorithm": type(algorithm.player).__name__, "env": public_name(env)}
     policies = [
-        Actor(algorithm.policy(jax.tree.map(lambda x, i=i: x[i], states)), made.spec, {**about, "seed": seed})
-        for i, seed in enumerate(seed_list)
+        Actor(algorithm.policy(jax.tree.map(lambda x, i=i: x[i], states)), env.spec, {**about, "seed": seed})
+        for i, seed in enumerate(seeds)
     ]
+    settings = hyperparameters(algorithm)
     config = {
         "player": settings.pop("player"),
         "settings": settings,
-        "seeds": seed_list,
-        "env": public_name(made),
-        "spec": asdict(made.spec),
+        "seeds": seeds,
+        "env": public_name(env),
+        "spec": asdict(env.spec),
         "seconds": round(trained.seconds, 3),
         **provenance(),
     }
     return Learned(
-        config, seed_list, policies, trained.metrics, trained.statuses, trained.seconds, trained.interrupted, made
+        config, seeds, policies, trained.metrics, trained.statuses, trained.seconds, trained.interrupted, env
     )
 
 

@@ -28,7 +28,7 @@ Round = dict[str, np.ndarray]
 
 
 class Writer(Protocol):
-    """Writes rounds to a log. A writer is made with the rounds that a checkpoint holds."""
+    """Writes rounds to a log. Its constructor takes the rounds that a checkpoint holds."""
 
     def add(self, number: int, metrics: Round) -> None: ...
 
