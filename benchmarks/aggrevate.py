@@ -1,9 +1,9 @@
-"""AggreVaTe in the forest, ten trials, ten rounds of ten flights: docs/results/aggrevate-forest.csv.
+"""AggreVaTe in the forest: ten trials, ten rounds of ten episodes each (docs/results/aggrevate-forest.csv).
 
     python benchmarks/aggrevate.py
 
-A trial's score after a round is how far its policy of that round flies. The default settings, and what becomes of them
-without the cloning loss, and with actions that are tried only at random.
+A trial's score after a round is the distance that this round's policy flies. The learners are the default, the default
+without the cloning loss, and the default with random actions only.
 """
 
 import time
@@ -18,8 +18,8 @@ import understudy as us
 from understudy.core import display
 from understudy.envs.forest import Forest
 from understudy.game import Algorithm
-from understudy.paper.forest import trials
-from understudy.paper.rounds import COLUMNS, MADE
+from understudy.paper.forest_trials import run_trials
+from understudy.paper.on_q_trials import COLUMNS
 from understudy.train.results import write_csv
 
 LEARNERS: dict[str, Algorithm] = {
@@ -32,27 +32,27 @@ LEARNERS: dict[str, Algorithm] = {
 @dataclass(frozen=True)
 class Options:
     seeds: int = 10
-    """Trials."""
+    """Trials per learner."""
     out: str = "docs/results/aggrevate-forest.csv"
-    """Where the scores go."""
+    """CSV file of the scores."""
 
 
 def main() -> None:
     options = tyro.cli(Options, description=__doc__)
     table: list[list[Any]] = []
     for name, algorithm in LEARNERS.items():
-        began = time.perf_counter()
+        start = time.perf_counter()
         with display.progress_bar(name) as report:
-            found, _ = trials(name, algorithm, Forest(), options.seeds, progress=report)
-        means = np.round(found.returns.mean((1, 2))).astype(int).tolist()
+            trials, _ = run_trials(name, algorithm, Forest(), options.seeds, progress=report)
+        means = np.round(trials.returns.mean((1, 2))).astype(int).tolist()
+        last = trials.last_three
         print(
-            f"{name:<26} {time.perf_counter() - began:4.0f} s  by round {means}  last three rounds "
-            f"{found.last.mean():.1f}, trials {found.last.min():.0f} to {found.last.max():.0f}  "
-            f"{found.queries[-1].mean():.0f} queries",
+            f"{name:<26} {time.perf_counter() - start:4.0f} s  by round {means}  last three rounds "
+            f"{last.mean():.1f}, trials {last.min():.0f} to {last.max():.0f}  {trials.queries[-1].mean():.0f} queries",
             flush=True,
         )
-        table += found.rows("Forest")
-        write_csv(Path(options.out), [*COLUMNS, *MADE], table)
+        table += trials.rows("Forest")
+        write_csv(Path(options.out), COLUMNS, table)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Behavioral cloning, a gradient step: understudy against the `imitation` package, same network and batch, same run.
+"""Time of a gradient step of behavioral cloning: understudy and the `imitation` package, same network and batch size.
 
     make bench
 
-The two take turns, so that whatever else the machine does hits both alike; the fastest turn of each counts. It prints
-the ratios and writes them, with what made them, to docs/results/bc-speed.csv.
+The two alternate, so that other load on the machine affects both. The fastest repetition of each counts. The ratios are
+printed and written to docs/results/bc-speed.csv.
 """
 
 import json
@@ -30,18 +30,18 @@ PEER_STEPS = 1000
 @dataclass(frozen=True)
 class Options:
     peer: str = ".venv-bench/bin/python"
-    """A Python that has `imitation` installed; `make bench` makes one."""
-    turns: int = 5
-    """Turns for each."""
+    """A Python with `imitation` installed; `make bench` makes one."""
+    repeats: int = 5
+    """Repetitions of each."""
     batch_size: int = 32
-    """Steps in a minibatch: imitation's default."""
+    """Minibatch size. The default is that of `imitation`."""
     out: str = str(HERE.parent / "docs/results/bc-speed.csv")
-    """Where the numbers go."""
+    """CSV file of the times."""
 
 
 def ours(runs: int, batch_size: int, demonstrations: us.Demonstrations) -> float:
-    """Milliseconds for a gradient step of `runs` runs in one program, after it has been compiled."""
-    # imitation's default: two layers of 32 under tanh, a Gaussian's log-likelihood.
+    """Milliseconds of a gradient step of `runs` runs in one program. The first call includes compilation."""
+    # The default of `imitation`: two tanh layers of 32, Gaussian log-likelihood.
     learner = us.bc(
         loss="likelihood", hidden=(32, 32), activation="tanh", batch_size=batch_size, rounds=10, gradient_steps=1000
     )
@@ -53,19 +53,19 @@ def ours(runs: int, batch_size: int, demonstrations: us.Demonstrations) -> float
 
 
 def theirs(peer: str, batch_size: int) -> tuple[float, str]:
-    """Milliseconds for a gradient step of the peer, and its versions."""
+    """Milliseconds of a gradient step of `imitation`, and its versions."""
     script = str(HERE / "peers/imitation_bc.py")
     command = [peer, script, *map(str, (PEER_STEPS, batch_size, OBS, ACT))]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = json.loads(answer.stdout.splitlines()[-1])
-    assert said["layers"] == [[32, OBS], [32, 32]], f"the networks differ: {said['layers']}"
-    return float(said["ms"]), str(said["versions"])
+    result = json.loads(answer.stdout.splitlines()[-1])
+    assert result["layers"] == [[32, OBS], [32, 32]], f"the networks differ: {result['layers']}"
+    return float(result["ms"]), str(result["versions"])
 
 
 def main() -> None:
     options = tyro.cli(Options, description=__doc__)
     if not Path(options.peer).exists():
-        sys.exit(f"no Python at {options.peer}: `make bench` makes it")
+        sys.exit(f"no Python at {options.peer}: run `make bench`")
     random = np.random.default_rng(0)
     demonstrations = us.Demonstrations.from_arrays(
         random.normal(size=(5000, OBS)),
@@ -76,7 +76,7 @@ def main() -> None:
     times: dict[str, list[float]] = {"imitation": [], "one": [], "many": []}
     for runs in (1, 25):
         ours(runs, options.batch_size, demonstrations)  # compile
-    for _ in range(options.turns):
+    for _ in range(options.repeats):
         spent, peer_versions = theirs(options.peer, options.batch_size)
         times["imitation"].append(spent)
         times["one"].append(ours(1, options.batch_size, demonstrations))

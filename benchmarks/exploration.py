@@ -1,4 +1,4 @@
-"""SAC's two ways to explore: what the policies return, and how much their actions shake while they learn.
+"""SAC with and without state-dependent exploration: returns, and how much consecutive actions differ.
 
 python benchmarks/exploration.py [--env Pendulum] [--steps 15000] [--seeds 5]
 """
@@ -15,16 +15,16 @@ from understudy.train.results import provenance, write_csv
 
 OUT = Path(__file__).parent.parent / "docs/results/exploration.csv"
 EPISODES = 25
-COLUMNS = ["env", "sde", "seed", "steps", "return", "shake", "shake_without_chance"]
+COLUMNS = ["env", "sde", "seed", "steps", "return", "jitter", "jitter_deterministic"]
 COLUMNS += ["command", "versions", "machine", "date"]
 
 
-def shake(shown: us.Demonstrations) -> float:
-    """How far an action is from the one before it in its episode, in half-ranges: the mean of all of them."""
-    assert isinstance(shown.action_space, us.Continuous)
-    half = (np.asarray(shown.action_space.high) - np.asarray(shown.action_space.low)) / 2
-    episodes = np.split(shown.actions / half, np.cumsum(shown.lengths)[:-1])
-    return float(np.concatenate([np.abs(np.diff(acts, axis=0)) for acts in episodes]).mean())
+def jitter(episodes: us.Demonstrations) -> float:
+    """Mean absolute difference of consecutive actions, relative to half of their range."""
+    assert isinstance(episodes.action_space, us.Continuous)
+    half = (np.asarray(episodes.action_space.high) - np.asarray(episodes.action_space.low)) / 2
+    parts = np.split(episodes.actions / half, np.cumsum(episodes.lengths)[:-1])
+    return float(np.concatenate([np.abs(np.diff(actions, axis=0)) for actions in parts]).mean())
 
 
 def main() -> None:
@@ -32,19 +32,19 @@ def main() -> None:
     parser.add_argument("--env", default="Pendulum")
     parser.add_argument("--steps", type=int, default=15_000)
     parser.add_argument("--seeds", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     made = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
     command = " ".join(["python benchmarks/exploration.py", *sys.argv[1:]])
     about = [command, versions, f"{os.cpu_count()} cores, {made['device']}", made["date"]]
     rows = []
     for sde in (False, True):
-        learned = us.learn(us.rl.SAC(hidden=(64, 64), sde=sde), asked.env, asked.steps, asked.seeds)
+        learned = us.learn(us.rl.SAC(hidden=(64, 64), sde=sde), options.env, options.steps, options.seeds)
         for seed, actor in enumerate(learned.policies):
-            tried, plain = (us.record(asked.env, actor, EPISODES, deterministic=sure) for sure in (False, True))
-            returned = float(np.asarray(plain.returns).mean())
-            rows.append([asked.env, sde, seed, asked.steps, returned, shake(tried), shake(plain), *about])
-            print("sde={1}, seed {2}: return {4:.1f}, shake {5:.3f}, without chance {6:.3f}".format(*rows[-1]))
+            noisy, plain = (us.record(options.env, actor, EPISODES, deterministic=mode) for mode in (False, True))
+            mean_return = float(np.asarray(plain.returns).mean())
+            rows.append([options.env, sde, seed, options.steps, mean_return, jitter(noisy), jitter(plain), *about])
+            print("sde={1}, seed {2}: return {4:.1f}, jitter {5:.3f}, deterministic {6:.3f}".format(*rows[-1]))
     write_csv(OUT, COLUMNS, rows)
 
 

@@ -1,12 +1,11 @@
-"""A training step of AdVIL and of ValueDICE: understudy against the same step in eager PyTorch, in the same run.
+"""Time of a training step of AdVIL and of ValueDICE: understudy and the same step in eager PyTorch.
 
     python benchmarks/off_q.py
 
-It measures on the device that JAX finds, a CPU or a CUDA GPU; PyTorch must see the same. First it checks that the two
-take the same step from the same weights. Then they take turns, so that whatever else the machine does hits both
-alike; the fastest turn of each counts. On a CPU that others keep busy, PyTorch's threads wait for one another and the
-ratio says nothing: then nothing is written. It prints the ratios and writes them, with what made them, to
-docs/results/off-q-speed.csv, beside those of other machines.
+It runs on JAX's default device, a CPU or a CUDA GPU; PyTorch must have the same. First it checks that the two take the
+same step from the same weights. Then they alternate, so that other load on the machine affects both. The fastest
+repetition of each counts. On a busy CPU the threads of PyTorch wait for each other and the ratio is meaningless, so
+nothing is written. The ratios are printed and written to docs/results/off-q-speed.csv; rows of other machines stay.
 """
 
 import csv
@@ -29,11 +28,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key
 
 import understudy as us
-from understudy.algorithms.off_q.advil import AdVIL, AdVILState, mixed
-from understudy.algorithms.off_q.valuedice import Places, ValueDICE, ValueDICEState
+from understudy.algorithms.off_q.advil import AdVIL, AdVILState, ensemble_pair
+from understudy.algorithms.off_q.valuedice import UsableRows, ValueDICE, ValueDICEState
 from understudy.core.types import Dataset, RoundData, Samples
 from understudy.game import payoffs
 from understudy.game.critics import gradient_penalty, interpolate
+from understudy.game.sampling import draw_from_both
 from understudy.policies.gaussian import Gaussian
 from understudy.policies.networks import MLP
 from understudy.train import loop as run
@@ -42,12 +42,12 @@ from understudy.train.results import hyperparameters, provenance, write_csv
 HERE = Path(__file__).parent
 OBS, ACT = 26, 6  # HalfCheetah's
 MANY = 25
-# Of the largest number compared. The policy's gradient comes after the critic's first move, and Adam's first move is as
-# long for a gradient that is nearly zero, and so all rounding, as for any other.
+# Relative to the largest number compared. The policy's gradient follows the critic's first step, and the length of
+# Adam's first step does not depend on the gradient's size, so tiny gradients, which are rounding errors, count fully.
 TOLERANCES = {"payoff": 1e-4, "penalty": 1e-4, "critic_moment": 1e-4, "policy_moment": 1e-3}
-QUIET = 0.97  # The least share of the cores that PyTorch's threads may have got; 0.995 where nothing else runs.
+QUIET = 0.97  # The minimum share of CPU time for PyTorch's threads; 0.995 on an idle machine.
 HEADER = ["what", "ms_a_step", "ratio", "command", "versions", "machine", "date"]
-# Rounds, and steps in a round, of a turn: two seconds or more, for one run and for many.
+# (rounds, steps per round) of a repetition, two seconds or more, by number of runs.
 LENGTHS = {
     ("advil", "cpu"): {1: (10, 10), MANY: (8, 1)},
     ("valuedice", "cpu"): {1: (10, 30), MANY: (8, 3)},
@@ -59,11 +59,11 @@ LENGTHS = {
 @dataclass(frozen=True)
 class Options:
     peer: str | None = None
-    """A Python that has PyTorch. Default: the one that `make bench` makes, or else this one."""
-    turns: int = 3
-    """Turns for each."""
+    """A Python with PyTorch. Default: the one of `make bench`, or this one."""
+    repeats: int = 3
+    """Repetitions of each."""
     out: str = str(HERE.parent / "docs/results/off-q-speed.csv")
-    """Where the numbers go. Rows of other machines that are there already stay."""
+    """CSV file of the times. Rows of other machines stay."""
 
 
 def algorithm(name: str, rounds: int = 1, steps: int = 1) -> AdVIL | ValueDICE:
@@ -73,7 +73,7 @@ def algorithm(name: str, rounds: int = 1, steps: int = 1) -> AdVIL | ValueDICE:
 
 
 def random_demonstrations() -> us.Demonstrations:
-    """Short episodes, of which every other one ends in a terminal state: a minibatch of ValueDICE has all kinds."""
+    """Short episodes. Every second one ends in a terminal state, so a minibatch of ValueDICE has all kinds of steps."""
     random = np.random.default_rng(0)
     return us.Demonstrations.from_arrays(
         random.normal(1.0, 2.0, (5000, OBS)),
@@ -85,7 +85,7 @@ def random_demonstrations() -> us.Demonstrations:
 
 
 def ours(name: str, runs: int, demonstrations: us.Demonstrations) -> float:
-    """Milliseconds for a step of `runs` runs in one program; the first call of a kind also compiles."""
+    """Milliseconds of a step of `runs` runs in one program. The first call includes compilation."""
     learner = algorithm(name, *LENGTHS[name, jax.default_backend()][runs])
     data, _ = demonstrations.split([demonstrations.episodes] * runs, 0.0)
     keys = jax.random.split(jax.random.key(0), runs)
@@ -98,7 +98,7 @@ def ours(name: str, runs: int, demonstrations: us.Demonstrations) -> float:
 
 
 class Peer:
-    """PyTorch, in a Python of its own; the two exchange files in a folder."""
+    """PyTorch in another process; the two exchange files in a folder."""
 
     def __init__(self, python: str, folder: Path):
         self.python, self.folder = python, folder
@@ -110,15 +110,15 @@ class Peer:
         answer = subprocess.run(command, capture_output=True, text=True)
         if answer.returncode:
             reason = (answer.stderr.strip().splitlines() or ["no message"])[-1]
-            sys.exit(f"the PyTorch side failed: {reason} (--peer says which Python runs it)")
+            sys.exit(f"the PyTorch side failed: {reason} (choose its Python with --peer)")
         return dict(json.loads(answer.stdout.splitlines()[-1]))
 
 
 def check(peer: Peer, demonstrations: us.Demonstrations) -> None:
-    """One step of each algorithm from the same weights with the same draws: the two agree, or the program ends.
+    """Check that both sides take the same step from the same weights and random numbers; exit if they do not.
 
-    Compared are the payoff and AdVIL's gradient penalty on the minibatch, and both players' gradients, which Adam keeps
-    a tenth of as its first moments.
+    It compares the payoff and AdVIL's gradient penalty on the minibatch, and both players' gradients, which are ten
+    times Adam's first moments after one step.
     """
     data, _ = demonstrations.split([demonstrations.episodes], 0.0)
     data = data.of(0)
@@ -128,7 +128,7 @@ def check(peer: Peer, demonstrations: us.Demonstrations) -> None:
     for name in ("advil", "valuedice"):
         learner = algorithm(name)
         state: Any = learner.init(jax.random.key(1), demonstrations.spec, data)
-        # PyTorch computes in full precision unless told otherwise, JAX on a GPU does not.
+        # By default PyTorch computes in full precision, and JAX on a GPU does not.
         with jax.default_matmul_precision("highest"):
             key = jax.random.key(2)
             describe: Any = advil_step if isinstance(learner, AdVIL) else valuedice_step
@@ -154,13 +154,13 @@ def check(peer: Peer, demonstrations: us.Demonstrations) -> None:
                     sys.exit(f"{name}: the {what} of understudy and PyTorch differ by {apart:.1e} of it")
 
 
-# The draws of a step, key by key as `update` makes them: where those change, the check fails until these do.
+# These functions split keys exactly as `update` does. If `update` changes, change them, or the check fails.
 
 
 def advil_step(
     learner: AdVIL, state: AdVILState, data: Dataset, key: Key[Array, ""]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The draws of the one step of a round, and what its minibatch comes to."""
+    """The random numbers of the single step of a round, and the expected values on its minibatch."""
     count = learner.batch_size
     batch_key, critic_key, _ = jax.random.split(jax.random.split(key, 1)[0], 3)
     act_key, mix_key = jax.random.split(critic_key)
@@ -168,7 +168,7 @@ def advil_step(
     mix_keys = jax.random.split(mix_key, count)
     batch = state.normalization.encode(data.sample(batch_key, (count,)))
     expert = Samples(batch.t, batch.obs, batch.act, jnp.full(count, 1 / count))
-    pair = mixed(state.policy, expert, state.critic.actions, act_key)
+    pair = ensemble_pair(state.policy, expert, state.critic.actions, act_key)
     between = jax.vmap(interpolate)(mix_keys, pair.learner, pair.expert)
     penalty = jax.vmap(gradient_penalty, (None, 0, 0, 0, None))(
         state.critic, expert.t, *between, learner.gradient_target
@@ -180,21 +180,22 @@ def advil_step(
 def valuedice_step(
     learner: ValueDICE, state: ValueDICEState, data: Dataset, key: Key[Array, ""]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The draws of the one step of a round, and what its minibatch comes to."""
-    count, places = learner.batch_size, Places.of(data)
+    """The random numbers of the single step of a round, and the expected values on its minibatch."""
+    count, usable = learner.batch_size, UsableRows.of(data)
     batch_key, critic_key, policy_key = jax.random.split(jax.random.split(key, 1)[0], 3)
     payoff_key, mix_key = jax.random.split(critic_key)
-    index = places.draw(jax.random.split(batch_key)[0], (count,), data.size)
+    draw = draw_from_both(jax.random.split(batch_key)[0], count, usable.steps, usable.absorbing)
+    index = jnp.where(draw.from_first, draw.first, data.size + draw.second)
     mix = jax.vmap(jax.random.uniform)(jax.random.split(mix_key, count))[:, None]
     # Acting at s and at s': noise for the critic's move, then for the policy's.
     noise_keys = jnp.stack([jax.random.split(k, 2 * count) for k in (payoff_key, policy_key)])
     noise = jax.vmap(jax.vmap(lambda k: jax.random.normal(k, (ACT,))))(noise_keys)
-    payoff, _ = learner.payoff(state.policy, state.critic, learner._batch(state, data, places, batch_key), payoff_key)
+    payoff, _ = learner.payoff(state.policy, state.critic, learner._batch(state, data, usable, batch_key), payoff_key)
     return {"index": index, "mix": mix, "noise": noise}, {"payoff": payoff}
 
 
 def moment(memory: optax.OptState) -> Float[Array, " n"]:
-    """Adam's first, from wherever a player keeps it."""
+    """Adam's first moment in a player's memory."""
 
     def is_adam(part: Any) -> bool:
         return isinstance(part, optax.ScaleByAdamState)
@@ -213,7 +214,7 @@ def cores() -> int:
 
 
 def write(path: Path, machine: str, rows: list[list[Any]]) -> None:
-    """The rows in place of what the file holds of this machine."""
+    """Write the rows, in place of earlier rows of this machine."""
     kept: dict[str, list[list[Any]]] = {}
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
@@ -223,7 +224,7 @@ def write(path: Path, machine: str, rows: list[list[Any]]) -> None:
     write_csv(path, HEADER, (row for group in kept.values() for row in group))
 
 
-def tell(began: float, what: str) -> None:
+def log(began: float, what: str) -> None:
     print(f"{time.perf_counter() - began:6.0f} s  {what}", file=sys.stderr, flush=True)
 
 
@@ -241,24 +242,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         peer = Peer(python, Path(folder))
         check(peer, demonstrations)
-        tell(began, "the two take the same steps")
+        log(began, "both sides take the same step")
         for name in ("advil", "valuedice"):
             for runs in (1, MANY):
                 ours(name, runs, demonstrations)  # compile
-                tell(began, f"{name}: the program of {runs} compiled and run")
-            turns = []
-            for turn in range(options.turns):
-                turns.append((peer.run(name), ours(name, 1, demonstrations), ours(name, MANY, demonstrations)))
-                tell(began, f"{name}: turn {turn + 1} of {options.turns}")
-            said = min((turn[0] for turn in turns), key=lambda answer: float(answer["ms"]))
-            theirs, one, many = float(said["ms"]), min(turn[1] for turn in turns), min(turn[2] for turn in turns)
-            if peer.device == "cpu" and said["share"] < QUIET:
+                log(began, f"{name}: the program of {runs} compiled and run")
+            repeats = []
+            for repeat in range(options.repeats):
+                repeats.append((peer.run(name), ours(name, 1, demonstrations), ours(name, MANY, demonstrations)))
+                log(began, f"{name}: repetition {repeat + 1} of {options.repeats}")
+            fastest = min((one[0] for one in repeats), key=lambda answer: float(answer["ms"]))
+            theirs, one, many = float(fastest["ms"]), min(x[1] for x in repeats), min(x[2] for x in repeats)
+            if peer.device == "cpu" and fastest["share"] < QUIET:
                 sys.exit(
-                    f"the machine is busy: PyTorch got {said['share']:.0%} of it, {theirs:.1f} ms a step of {name}"
+                    f"the machine is busy: PyTorch got {fastest['share']:.0%} of it, {theirs:.1f} ms a step of {name}"
                 )
             title = algorithm(name).card.title
-            command = f"python benchmarks/off_q.py --turns {options.turns}"
-            about = [command, f"{versions} {said['versions']}", machine, made["date"]]
+            command = f"python benchmarks/off_q.py --repeats {options.repeats}"
+            about = [command, f"{versions} {fastest['versions']}", machine, made["date"]]
             for what, spent, ratio in (
                 ("eager PyTorch, one run", theirs, "1"),
                 ("understudy, one run", one, f"{theirs / one:.1f} times faster"),
@@ -266,7 +267,7 @@ def main() -> None:
             ):
                 rows.append([f"{title}, {what}", round(spent, 4), ratio, *about])
                 print(f"{title + ', ' + what:<48}{spent:>10.4f} ms a step   {ratio}", flush=True)
-            write(Path(options.out), machine, rows)  # what there is, in case there is no time for the rest
+            write(Path(options.out), machine, rows)  # after each algorithm, in case of an interruption
 
 
 if __name__ == "__main__":

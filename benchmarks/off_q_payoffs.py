@@ -1,10 +1,10 @@
-"""Held-out payoffs of what `understudy reproduce off-q` trained, which choose between settings without an environment.
+"""Held-out payoffs of the policies of `understudy reproduce off-q`, to choose between settings without an environment.
 
     python benchmarks/off_q_payoffs.py --task halfcheetah --demos FILE
 
-For each learner, size and seed: the Gaussian-kernel off-Q payoff (`understudy.train.selection`) on the demonstrated episodes
-that the run did not learn from, and for a ensemble the mean payoff of its members alone. Rows go to
-docs/results/off-q-payoffs-TASK.csv.
+For each learner, number of trajectories and seed: the Gaussian-kernel off-Q payoff (`understudy.train.selection`) on
+the demonstrated episodes that were not used in training. For an ensemble also the mean payoff of its single members.
+The rows are written to docs/results/off-q-payoffs-TASK.csv.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ import understudy as us
 from understudy.core.statistics import Sample
 from understudy.core.types import Dataset
 from understudy.paper import figure_studies
-from understudy.paper.off_q import TASKS
+from understudy.paper.figure_studies import TASKS
 from understudy.policies import Ensemble, Normalized
 from understudy.policies.actor import Actor
 from understudy.studies import Store
@@ -30,26 +30,26 @@ from understudy.train.selection import held_out, held_out_payoff
 @dataclass(frozen=True)
 class Options:
     task: Literal["halfcheetah", "ant"]
-    """The paper's task."""
+    """Task of the paper."""
     demos: str
-    """The npz file of demonstrations that the runs learned from."""
+    """File of the demonstrations that the runs were trained on (.npz)."""
     work: str = "runs"
-    """Where off-q-TASK is, the directory of the figure's study."""
+    """Directory that has off-q-TASK, the directory of the figure's study."""
     learners: tuple[str, ...] = ("bc", "advil")
-    """Which learners."""
+    """Learners."""
     out: str = "docs/results"
-    """The directory of the CSV file."""
+    """Directory of the CSV file."""
 
 
-def alone(actor: Actor) -> list[Actor]:
-    """The members of a ensemble, each as a policy; none of a policy that is one network."""
-    framed = actor.policy
-    if not isinstance(framed, Normalized) or not isinstance(framed.policy, Ensemble):
+def ensemble_members(actor: Actor) -> list[Actor]:
+    """The members of an ensemble as policies; none for a policy that is one network."""
+    normalized = actor.policy
+    if not isinstance(normalized, Normalized) or not isinstance(normalized.policy, Ensemble):
         return []
-    stacked = framed.policy.members
+    stacked = normalized.policy.members
     count = stacked.net.weights[0].shape[0]
     members = (jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(count))
-    return [Actor(Normalized(member, framed.normalization), actor.spec, {}) for member in members]
+    return [Actor(Normalized(member, normalized.normalization), actor.spec, {}) for member in members]
 
 
 def main() -> None:
@@ -59,27 +59,27 @@ def main() -> None:
     everything, _ = demonstrations.split([demonstrations.episodes], 0.0)
     rows: list[list[Any]] = []
     made = provenance()
-    study, store = figure_studies.paper("off-q"), Store(Path(options.work) / f"off-q-{options.task}")
+    study, store = figure_studies.load_study("off-q"), Store(Path(options.work) / f"off-q-{options.task}")
     for learner in options.learners:
-        entry = figure_studies.entry(learner, trajectories=())
-        (group,) = figure_studies.adapted(study, env, options.demos, None, 1, [entry]).groups()
+        entry = figure_studies.parse_learner(learner, trajectories=())
+        (group,) = figure_studies.adapt_study(study, env, options.demos, None, 1, [entry]).groups()
         for count in sorted({cell.trajectories for cell in group.cells if cell.trajectories < demonstrations.episodes}):
             seen, _ = demonstrations.split([count], 0.0)
             steps = int(seen.size[0])
             unseen = Dataset(jax.tree.map(lambda x, n=steps: x[n:], everything.steps), everything.size - steps)
             criterion = held_out(demonstrations.spec, seen, unseen, 0)
-            found = []
+            payoffs = []
             for cell in group.cells:
                 if cell.trajectories == count:
                     actor = us.load_policy(store.policy_path(cell.key))
-                    each = [held_out_payoff(member, criterion) for member in alone(actor)]
-                    found.append((held_out_payoff(actor, criterion), np.mean(each) if each else float("nan")))
+                    each = [held_out_payoff(member, criterion) for member in ensemble_members(actor)]
+                    payoffs.append((held_out_payoff(actor, criterion), np.mean(each) if each else float("nan")))
                     rows.append(
-                        [env, learner, count, cell.seed, *(f"{1e4 * x:.3f}" if x == x else "" for x in found[-1])]
+                        [env, learner, count, cell.seed, *(f"{1e4 * x:.3f}" if x == x else "" for x in payoffs[-1])]
                     )
-            together, members = (Sample.of(1e4 * np.array(column)) for column in zip(*found, strict=True))
-            apart = f"   members alone {members.mean:.2f}" if np.isfinite(members.mean) else ""
-            print(f"{learner:<16}{count:>3} trajectories: {together.mean:7.2f} ± {together.standard_error:.2f}{apart}")
+            together, members = (Sample.of(1e4 * np.array(column)) for column in zip(*payoffs, strict=True))
+            single = f"   single members {members.mean:.2f}" if np.isfinite(members.mean) else ""
+            print(f"{learner:<16}{count:>3} trajectories: {together.mean:7.2f} ± {together.standard_error:.2f}{single}")
     header = ["env", "learner", "trajectories", "seed", "payoff_1e4", "members_payoff_1e4", "command", "date"]
     rows = [[*row, made["command"], made["date"]] for row in rows]
     write_csv(Path(options.out) / f"off-q-payoffs-{options.task}.csv", header, rows)

@@ -1,10 +1,10 @@
-"""What was tried for AdVIL and BC: each setting's held-out payoff, which chooses, and its return, which only reports.
+"""Settings of AdVIL and BC: their held-out payoffs, by which the default was chosen, and their returns.
 
     python benchmarks/off_q_settings.py --task halfcheetah --demos FILE
 
-Every setting learns from the first few episodes, all settings and seeds of an algorithm in one program (they differ in
-numbers alone, and numbers are a vmap axis). The payoff is the Gaussian-kernel off-Q payoff (`understudy.train.selection`) on
-episodes that none of them saw. Rows go to docs/results/off-q-settings-TASK.csv.
+Every setting is trained on the first few episodes. All settings and seeds of a group are one program, because they
+differ only in numbers, and numbers can be a vmap axis. The payoff is the Gaussian-kernel off-Q payoff
+(`understudy.train.selection`) on held-out episodes. The rows are written to docs/results/off-q-settings-TASK.csv.
 """
 
 import os
@@ -21,22 +21,22 @@ from jaxtyping import Array
 import understudy as us
 from understudy.core.statistics import Sample, interval
 from understudy.core.types import Dataset, RoundData, Spec, State
-from understudy.paper.off_q import TASKS
+from understudy.paper.figure_studies import TASKS
 from understudy.policies import Policy
 from understudy.policies.actor import Actor
 from understudy.train.programs import traced
 from understudy.train.results import provenance, write_csv
 from understudy.train.selection import held_out, held_out_payoff
 
-# A group shares its first entry, which may change shapes; the settings of a group are one program.
+# A group's first entry may change shapes. Its settings are one program.
 Group = tuple[dict[str, Any], dict[str, dict[str, float]]]
 BC: list[Group] = [
-    ({"members": 1}, {"1 member": {}, "1 member, weight decay 0.3": {"weight_decay": 0.3}}),
-    ({"members": 5}, {"5 members": {}, "5 members, weight decay 0.3": {"weight_decay": 0.3}}),
+    ({"ensemble_size": 1}, {"1 member": {}, "1 member, weight decay 0.3": {"weight_decay": 0.3}}),
+    ({"ensemble_size": 5}, {"5 members": {}, "5 members, weight decay 0.3": {"weight_decay": 0.3}}),
 ]
 ADVIL: list[Group] = [
-    ({"members": 1}, {"1 member": {}, "1 member, weight decay 0.3": {"weight_decay": 0.3}}),
-    ({"members": 5}, {"5 members": {}, "5 members, weight decay 0.3": {"weight_decay": 0.3}}),
+    ({"ensemble_size": 1}, {"1 member": {}, "1 member, weight decay 0.3": {"weight_decay": 0.3}}),
+    ({"ensemble_size": 5}, {"5 members": {}, "5 members, weight decay 0.3": {"weight_decay": 0.3}}),
 ]
 
 
@@ -46,21 +46,21 @@ MAKERS: tuple[tuple[Any, list[Group]], ...] = ((us.bc, BC), (us.advil, ADVIL))
 @dataclass(frozen=True)
 class Options:
     task: Literal["halfcheetah", "ant"]
-    """The paper's task."""
+    """Task of the paper."""
     demos: str
-    """An npz file of demonstrations; those beyond --trajectories are held out."""
+    """File of demonstrations (.npz). Episodes beyond --trajectories are held out."""
     trajectories: int = 5
-    """Episodes to learn from."""
+    """Demonstrated episodes for training."""
     seeds: int = 5
-    """Seeds for each setting."""
+    """Seeds per setting."""
     episodes: int = 10
-    """Episodes that each policy plays."""
+    """Episodes per evaluated policy."""
     rounds: int = 100
     """Rounds of training."""
     workers: int = os.cpu_count() or 1
-    """Processes that play."""
+    """Processes for the evaluation."""
     out: str = "docs/results"
-    """The directory of the CSV file."""
+    """Directory of the CSV file."""
 
 
 def train(settings: list[us.Algorithm], spec: Spec, data: Dataset, seeds: int) -> list[list[Policy]]:

@@ -1,11 +1,11 @@
-"""The whole loop of AdRIL on a Gymnasium task: environment steps a second, and where the time goes.
+"""Speed of AdRIL's training loop on a Gymnasium task: environment steps per second, and where the time is spent.
 
     python benchmarks/reward.py --env HalfCheetahBulletEnv-v0 --demos FILE
 
-A round is played and learned in with staleness 0, environments and updates in turn, and with staleness 1, both at once. Compilation
-and the workers' start are left out. What the environments and the policies take is measured where it is spent, in the
-workers; what is left of the wall-clock is the updates and everything else. The ratio is that of staleness 1 to staleness 0 in the
-same run. Writes docs/results/reward-speed.csv.
+With staleness 0, environment steps and updates alternate; with staleness 1 they run in parallel. Compilation and the
+start of the workers are not counted. The time of environments and policies is measured in the workers; the rest of the
+wall-clock time is updates and everything else. The ratio compares staleness 1 with staleness 0 in the same run. It
+writes docs/results/reward-speed.csv.
 """
 
 import csv
@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 import understudy as us
-from understudy.collect.collectors import Stepped
+from understudy.collect.worker_collector import WorkerCollector
 from understudy.collect.workers import worker_count
 from understudy.envs import GymnasiumEnvironment
 from understudy.train import loop as run
@@ -35,15 +35,15 @@ class Options:
     env: str = "HalfCheetahBulletEnv-v0"
     """A Gymnasium task."""
     seeds: tuple[int, ...] = (1, 2)
-    """Numbers of runs that train together."""
+    """Numbers of runs in one program."""
     rounds: int = 6
-    """Rounds; the first two are not counted."""
+    """Rounds. The first two are not counted."""
     out: str = str(HERE.parent / "docs/results/reward-speed.csv")
-    """Where the numbers go."""
+    """CSV file of the times."""
 
 
 def measure(options: Options, seeds: int, staleness: int) -> dict[str, float]:
-    """Steps a second of all runs together, and milliseconds a step of a run by where they are spent."""
+    """Steps per second of all runs together, and milliseconds per step of one run by where they are spent."""
     env = us.make(options.env)
     assert isinstance(env, GymnasiumEnvironment)
     demonstrations = us.load(options.demos).for_task(env.spec, env.name)
@@ -51,13 +51,13 @@ def measure(options: Options, seeds: int, staleness: int) -> dict[str, float]:
     algorithm = us.adril.preset("paper", rounds=options.rounds, staleness=staleness)
     schedule = algorithm.schedule
     workers = worker_count(seeds, env)
-    collector = Stepped(env, list(range(seeds)), schedule, options.rounds, workers)
+    collector = WorkerCollector(env, list(range(seeds)), schedule, options.rounds, workers)
     marks: list[tuple[float, float, float]] = []
 
     def visit(rounds: int, states: Any) -> None:
         jax.block_until_ready(states())  # type: ignore[no-untyped-call]
-        crew = collector.crew
-        marks.append((time.perf_counter(), crew.env_seconds, crew.act_seconds))
+        pool = collector.pool
+        marks.append((time.perf_counter(), pool.env_seconds, pool.act_seconds))
 
     keys = jax.vmap(jax.random.key)(np.arange(seeds, dtype=np.uint32))
     run.train(algorithm, demonstrations.spec, training, keys, collector, visit=visit, held_out=held)
@@ -82,15 +82,17 @@ def main(options: Options) -> None:
     for seeds in options.seeds:
         alone = None
         for staleness in (0, 1):
-            found = measure(options, seeds, staleness)
-            alone = alone or found["steps_a_second"]
-            ratio = found["steps_a_second"] / alone
-            print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), f"  ratio {ratio:.2f}", flush=True)
-            numbers = [round(value, 3) for value in found.values()]
+            measured = measure(options, seeds, staleness)
+            alone = alone or measured["steps_a_second"]
+            ratio = measured["steps_a_second"] / alone
+            print(
+                "  ".join(f"{name} {value:.4g}" for name, value in measured.items()), f"  ratio {ratio:.2f}", flush=True
+            )
+            numbers = [round(value, 3) for value in measured.values()]
             rows.append(
                 [options.env, *numbers, round(ratio, 2), made["command"], versions, made["device"], made["date"]]
             )
-    header = ["env", *found, "ratio", "command", "versions", "device", "date"]
+    header = ["env", *measured, "ratio", "command", "versions", "device", "date"]
     with Path(options.out).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)

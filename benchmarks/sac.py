@@ -1,13 +1,13 @@
-"""A gradient step of SAC: understudy against Stable-Baselines3, and against the same step in eager PyTorch, in one run.
+"""Time of a gradient step of SAC: understudy, Stable-Baselines3, and the same step in eager PyTorch.
 
     python benchmarks/sac.py
 
-It measures on the device that JAX finds. On a CPU the peer is Stable-Baselines3's own `SAC.train`, in the Python that
-`make bench` makes; on a CUDA GPU it is the step written in eager PyTorch, plainly and tuned by hand. First it checks
-that understudy and PyTorch take the same step from the same weights and draws. All have the replay at hand, and train
-64 steps a call. They take turns, so that whatever else the machine does hits all alike; the fastest turn of each
-counts. On a CPU that others keep busy the ratio says nothing: then nothing is written, unless asked for. It prints the
-ratios and writes them, with what made them, to docs/results/sac-speed.csv, beside those of other machines.
+It runs on JAX's default device. On a CPU the peer is `SAC.train` of Stable-Baselines3, in the Python of `make bench`;
+on a CUDA GPU it is the step in eager PyTorch, in a plain and in a hand-tuned version. First it checks that understudy
+and PyTorch take the same step from the same weights and random numbers. All have a filled replay buffer and train 64
+steps per call. They alternate, so that other load on the machine affects all. The fastest repetition of each counts. On
+a busy CPU the ratio is meaningless, so nothing is written unless --anyway is given. The ratios are printed and written
+to docs/results/sac-speed.csv; rows of other machines stay.
 """
 
 import json
@@ -28,7 +28,7 @@ import tyro
 from jaxtyping import Array, Float, Key
 
 import understudy as us
-from off_q import cores, moment, tell, weights, write
+from off_q import cores, log, moment, weights, write
 from understudy.core.types import Spec
 from understudy.rl import SAC
 from understudy.rl.base import Batch, Experience
@@ -36,12 +36,11 @@ from understudy.rl.sac import SACState
 from understudy.train.results import provenance
 
 HERE = Path(__file__).parent
-OBS, ACT, BATCH, CAPACITY = 26, 6, 256, 100_000  # HalfCheetah's, and a replay that all fill
+OBS, ACT, BATCH, CAPACITY = 26, 6, 256, 100_000  # sizes of HalfCheetah, and of the replay buffer
 MANY = 5
 SPEC = Spec((OBS,), us.Continuous((-1.0,) * ACT, (1.0,) * ACT), 1000)
-SECONDS = {"cpu": 4.0, "gpu": 1.0}  # of a turn
-# Of the largest number compared. The actor's loss comes after the critics' first move, and Adam's first move is as long
-# for a gradient that is nearly zero, and so all rounding, as for any other.
+SECONDS = {"cpu": 4.0, "gpu": 1.0}  # per repetition
+# Relative to the largest number compared. The actor's loss follows the critics' first step; see off_q.py.
 TOLERANCES = {
     "critic_loss": 1e-4,
     "critics_moment": 1e-4,
@@ -50,23 +49,23 @@ TOLERANCES = {
     "entropy": 1e-4,
     "log_temperature": 1e-4,
 }
-QUIET = 0.9  # The least share of the cores that the peer's threads may have got.
+QUIET = 0.9  # The minimum share of CPU time for the peer's threads.
 
 
 @dataclass(frozen=True)
 class Options:
     peer: str | None = None
-    """A Python that has the peer. Default: the one that `make bench` makes, or else this one."""
-    turns: int = 5
-    """Turns for each."""
+    """A Python with the peer. Default: the one of `make bench`, or this one."""
+    repeats: int = 5
+    """Repetitions of each."""
     anyway: bool = False
-    """Write the numbers of a busy machine too, marked as such."""
+    """Write the times of a busy machine, too, and mark them."""
     out: str = str(HERE.parent / "docs/results/sac-speed.csv")
-    """Where the numbers go. Rows of other machines that are there already stay."""
+    """CSV file of the times. Rows of other machines stay."""
 
 
 class Replay(NamedTuple):
-    """Each step is one row, (s, a, s', r, c, v): a minibatch is one gather."""
+    """A replay buffer with one row per step, (s, a, s', r, c, v), so that a minibatch is one gather."""
 
     rows: Float[Array, "n row"]
 
@@ -94,29 +93,29 @@ class Replay(NamedTuple):
         return Batch(obs, act, next_obs, reward[:, 0], bootstrap[:, 0], terminal_value[:, 0], unknown)
 
 
-def turn(player: SAC, state: SACState, replay: Replay, key: Key[Array, ""]) -> tuple[SACState, dict[str, Array]]:
-    nothing: Any = None  # SAC looks at no steps but the replay's
+def update(player: SAC, state: SACState, replay: Replay, key: Key[Array, ""]) -> tuple[SACState, dict[str, Array]]:
+    nothing: Any = None  # SAC uses only the replay buffer
     return player.improve(state, Experience(replay.sample, nothing, nothing), jnp.asarray(0.0), key)
 
 
 class Ours:
-    """Some runs in one program, each with its own weights and draws."""
+    """Several runs in one program, each with its own weights and random numbers."""
 
     def __init__(self, runs: int, player: SAC, replay: Replay):
         self.runs, self.player, self.replay = runs, player, replay
         keys = jax.random.split(jax.random.key(0), runs)
         self.states = jax.jit(jax.vmap(partial(player.init, spec=SPEC)))(keys)
-        # One run is the plain program: a batch of one would be timed otherwise.
+        # A single run is timed without vmap.
         if runs == 1:
             self.states = jax.tree.map(lambda x: x[0], self.states)
-        call = turn if runs == 1 else jax.vmap(turn, (None, 0, None, 0))
+        call = update if runs == 1 else jax.vmap(update, (None, 0, None, 0))
         self.call = jax.jit(call, donate_argnums=1)
-        self.turns = 0
+        self.calls = 0
         self.step(1)
 
     def step(self, calls: int) -> float:
-        """Seconds for so many calls."""
-        keys = [jax.random.key(self.turns + i) for i in range(calls)]
+        """Seconds of this many calls."""
+        keys = [jax.random.key(self.calls + i) for i in range(calls)]
         if self.runs > 1:
             keys = [jax.random.split(key, self.runs) for key in keys]
         jax.block_until_ready((self.states, keys))  # type: ignore[no-untyped-call]
@@ -124,18 +123,18 @@ class Ours:
         for key in keys:
             self.states, metrics = self.call(self.player, self.states, self.replay, key)
         jax.block_until_ready(metrics)  # type: ignore[no-untyped-call]
-        self.turns += calls
+        self.calls += calls
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(metrics)), metrics
         return time.perf_counter() - began
 
     def ms(self) -> float:
-        """Milliseconds for a gradient step of all runs."""
+        """Milliseconds of a gradient step of all runs."""
         calls = max(1, round(SECONDS[jax.default_backend()] / self.step(1)))
         return self.step(calls) / (calls * self.player.gradient_steps) * 1e3
 
 
 class Peer:
-    """Another library, in a Python of its own."""
+    """Another library, in another process."""
 
     def __init__(self, python: str, folder: Path, player: SAC):
         self.python, self.folder, self.gpu = python, folder, jax.default_backend() == "gpu"
@@ -158,11 +157,11 @@ class Peer:
     def time(self, style: str) -> dict[str, Any]:
         if self.gpu:
             return self.torch("time", style)
-        said = self.run("sb3_sac.py", json.dumps(self.settings), str(cores()))
+        answer = self.run("sb3_sac.py", json.dumps(self.settings), str(cores()))
         wide, deep = self.settings["hidden"]
         layers = [[wide, OBS + ACT], [deep, wide], [1, deep]] * 2
-        assert said["layers"] == layers, f"the networks differ: {said['layers']}"
-        return said
+        assert answer["layers"] == layers, f"the networks differ: {answer['layers']}"
+        return answer
 
     def torch(self, task: str, style: str) -> dict[str, Any]:
         return self.run("torch_sac.py", str(self.folder), "cuda" if self.gpu else "cpu", str(cores()), task, style)
@@ -172,12 +171,12 @@ class Peer:
         answer = subprocess.run(command, capture_output=True, text=True)
         if answer.returncode:
             reason = (answer.stderr.strip().splitlines() or ["no message"])[-1]
-            sys.exit(f"the side of {self.name} failed: {reason} (--peer says which Python runs it)")
+            sys.exit(f"the side of {self.name} failed: {reason} (choose its Python with --peer)")
         return dict(json.loads(answer.stdout.splitlines()[-1]))
 
 
 def check(peer: Peer, player: SAC, replay: Replay) -> None:
-    """One step from the same weights with the same draws: understudy and PyTorch agree, or the program ends."""
+    """Check that both sides take the same step from the same weights and random numbers; exit if they do not."""
     state = jax.jit(partial(player.init, spec=SPEC))(jax.random.key(1))
     index = jax.random.randint(jax.random.key(2), (BATCH,), 0, CAPACITY)
     noise = jax.random.normal(jax.random.key(3), (2, BATCH, ACT))
@@ -186,12 +185,15 @@ def check(peer: Peer, player: SAC, replay: Replay) -> None:
     arrays: dict[str, Any] = {name: np.asarray(x) for name, x in given.items()}
     np.savez(peer.folder / "sac.npz", **arrays)
     (peer.folder / "sac.json").write_text(json.dumps(peer.settings), encoding="utf-8")
-    # PyTorch computes in full precision unless told otherwise, JAX on a GPU does not.
+    # By default PyTorch computes in full precision, and JAX on a GPU does not.
     with jax.default_matmul_precision("highest"):
         after, metrics = jax.jit(player.step)(state, replay.at(index), noise, player.lr)
     expected = {name: metrics[name] for name in ("critic_loss", "actor_loss", "entropy")}
-    # Sorted: PyTorch's two ways keep the critics' parameters in orders of their own.
-    expected |= {"critics_moment": jnp.sort(moment(after.critics_opt_state)), "actor_moment": moment(after.actor_opt_state)}
+    # Sorted, because the two PyTorch versions store the critics' parameters in different orders.
+    expected |= {
+        "critics_moment": jnp.sort(moment(after.critics_opt_state)),
+        "actor_moment": moment(after.actor_opt_state),
+    }
     expected |= {"log_temperature": after.log_temperature}
     for style in ("plain", "tuned"):
         peer.torch("check", style)
@@ -212,19 +214,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         peer = Peer(python, Path(folder), player)
         check(peer, player, replay)
-        tell(began, "understudy and PyTorch take the same step")
+        log(began, "understudy and PyTorch take the same step")
         ours = [Ours(runs, player, replay) for runs in (1, MANY)]
-        tell(began, "compiled")
-        turns = []
-        for i in range(options.turns):
-            said, one, many = peer.time("plain"), ours[0].ms(), ours[1].ms()
+        log(began, "compiled")
+        repeats = []
+        for i in range(options.repeats):
+            answer, one, many = peer.time("plain"), ours[0].ms(), ours[1].ms()
             tuned = float(peer.time("tuned")["ms"]) if peer.gpu else math.inf
-            turns.append((said, one, many, tuned))
-            tell(began, f"turn {i + 1} of {options.turns}: {said['ms']:.3f}, {one:.4f} and {many:.4f} ms a step")
-    said = min((turn[0] for turn in turns), key=lambda answer: float(answer["ms"]))
+            repeats.append((answer, one, many, tuned))
+            log(
+                began,
+                f"repetition {i + 1} of {options.repeats}: {answer['ms']:.3f}, {one:.4f} and {many:.4f} ms a step",
+            )
+    fastest = min((repeat[0] for repeat in repeats), key=lambda answer: float(answer["ms"]))
     theirs, one, many, tuned = (
-        float(said["ms"]),
-        *(min(times) for times in zip(*(turn[1:] for turn in turns), strict=True)),
+        float(fastest["ms"]),
+        *(min(times) for times in zip(*(repeat[1:] for repeat in repeats), strict=True)),
     )
     rows = [
         (f"{peer.name}, one run", theirs, "1"),
@@ -236,14 +241,14 @@ def main() -> None:
         rows[1:1] = [(f"{peer.name}, tuned by hand, one run", tuned, f"{theirs / tuned:.1f} times faster")]
     for what, spent_ms, ratio in rows:
         print(f"{what:<40}{spent_ms:>10.4f} ms a step   {ratio}", flush=True)
-    busy = not peer.gpu and said["share"] < QUIET
+    busy = not peer.gpu and fastest["share"] < QUIET
     if busy and not options.anyway:
-        sys.exit(f"the machine is busy: {peer.name} got {said['share']:.0%} of its cores (--anyway writes them)")
+        sys.exit(f"the machine is busy: {peer.name} got {fastest['share']:.0%} of its cores (--anyway writes them)")
     machine = made["device"] if peer.gpu else f"{cores()} cores, {made['device']}"
-    command = f"python benchmarks/sac.py --turns {options.turns}{' --anyway' if options.anyway else ''}"
+    command = f"python benchmarks/sac.py --repeats {options.repeats}{' --anyway' if options.anyway else ''}"
     versions = " ".join(f"{package}={version}" for package, version in made["versions"].items())
-    where = machine + (f", busy ({said['share']:.0%})" if busy else "")
-    about = [command, f"{versions} {said['versions']}", where, made["date"]]
+    where = machine + (f", busy ({fastest['share']:.0%})" if busy else "")
+    about = [command, f"{versions} {fastest['versions']}", where, made["date"]]
     write(Path(options.out), where, [[what, round(ms, 4), ratio, *about] for what, ms, ratio in rows])
 
 

@@ -1,18 +1,18 @@
-"""Finite MDPs: exact evaluation, an equilibrium and MaxEnt, against plain NumPy and the `imitation` package.
+"""Time of exact evaluation, an equilibrium and MaxEnt on finite MDPs: understudy, NumPy and the `imitation` package.
 
     python benchmarks/tabular.py
 
-Every MDP has 50 states, 10 actions and 100 steps, at random. Three comparisons, each after a check that the two sides
-have the same answer:
+Every MDP is random, with 50 states, 10 actions and 100 steps. There are three comparisons, each after a check that both
+sides have the same result:
 
-    evaluation      values, occupancy and J of 1,000 MDPs in one call, against NumPy looping over MDPs and times; NumPy
-                    does 20 of them and its time is scaled by 50
-    equilibrium     the reward game over all rewards by `solve`, primal, to its certificate, against the same in NumPy
-    MaxEnt          one gradient (a soft backward pass and an occupancy), and a fit to the moment error that imitation's
-                    MCE IRL ends with under its own settings, against the same there
+    evaluation      values, occupancy and J of 1,000 MDPs in one call; NumPy loops over MDPs and times, for 20 MDPs, and
+                    its time is multiplied by 50
+    equilibrium     the primal solution of the reward game over all rewards, to its certificate; the same in NumPy
+    MaxEnt          one gradient (a soft backward pass and an occupancy), and a fit to the final moment error of MCE IRL
+                    in `imitation` with its own settings
 
-The sides take turns, so that whatever else the machine does hits both alike; the fastest turn of each counts. It prints
-the ratios and writes them, with what made them, to docs/results/tabular-speed.csv.
+The sides alternate, so that other load on the machine affects both. The fastest repetition of each counts. The ratios
+are printed and written to docs/results/tabular-speed.csv.
 """
 
 import json
@@ -51,17 +51,17 @@ HEADER = ["what", "ms", "ratio", "command", "versions", "machine", "date"]
 @dataclass(frozen=True)
 class Options:
     peer: str = ".venv-bench/bin/python"
-    """A Python that has `imitation` installed; `make bench` makes one."""
-    turns: int = 3
-    """Turns for each."""
+    """A Python with `imitation` installed; `make bench` makes one."""
+    repeats: int = 3
+    """Repetitions of each."""
     out: str = str(HERE.parent / "docs/results/tabular-speed.csv")
-    """Where the numbers go."""
+    """CSV file of the times."""
 
 
 def timed(function: Callable[[], Any]) -> float:
     """Milliseconds."""
     began = time.perf_counter()
-    function()  # every side ends with NumPy arrays, so nothing is left to wait for
+    function()  # all sides return NumPy arrays, so the call is complete
     return (time.perf_counter() - began) * 1e3
 
 
@@ -92,7 +92,7 @@ def evaluate(mdp: FiniteMDP, reward: Table, policy: Table) -> tuple[Any, Any, An
 
 
 def numpy_evaluate(transitions: Any, initial: Any, reward: Any, policy: Any) -> tuple[Any, Any, Any]:
-    """The same of one MDP, a time after the other; within a time, NumPy's matrix products."""
+    """The same for one MDP, with a loop over time and matrix products of NumPy."""
     flat = transitions.reshape(-1, STATES)
     value, visited = np.zeros((HORIZON + 1, STATES)), np.empty_like(policy)
     for t in reversed(range(HORIZON)):
@@ -104,7 +104,7 @@ def numpy_evaluate(transitions: Any, initial: Any, reward: Any, policy: Any) -> 
     return value[:-1], visited, (visited * reward).sum()
 
 
-def evaluation(turns: int) -> list[list[Any]]:
+def evaluation(repeats: int) -> list[list[Any]]:
     random = np.random.default_rng(1)
     mdps = random_mdps(MANY)
     reward = random.uniform(-1, 1, (MANY, HORIZON, STATES, ACTIONS))
@@ -120,8 +120,8 @@ def evaluation(turns: int) -> list[list[Any]]:
     for i, other in enumerate(in_numpy()):
         for what, ours, theirs in zip(("values", "occupancy", "J"), found, other, strict=True):
             close(what, ours[i], theirs)
-    taken = [(timed(in_numpy) * MANY / SOME, timed(lambda: evaluate(mdps, *on_device))) for _ in range(turns)]
-    theirs, ours = (min(turn[side] for turn in taken) for side in (0, 1))
+    taken = [(timed(in_numpy) * MANY / SOME, timed(lambda: evaluate(mdps, *on_device))) for _ in range(repeats)]
+    theirs, ours = (min(repeat[side] for repeat in taken) for side in (0, 1))
     name = f"exact evaluation of {MANY} MDPs ({SHAPE})"
     return rows(f"{name}, NumPy loops (timed on {SOME}, scaled)", theirs, f"{name}, understudy, one call", ours)
 
@@ -174,7 +174,7 @@ def numpy_solve(transitions: Any, initial: Any, expert: Any) -> tuple[int, float
                 return n, most - least
 
 
-def equilibrium(turns: int) -> list[list[Any]]:
+def equilibrium(repeats: int) -> list[list[Any]]:
     mdp = one_mdp()
     expert = np.random.default_rng(2).dirichlet(np.full(ACTIONS, 0.3), (HORIZON, STATES))
     transitions, initial = np.asarray(mdp.dynamics.probabilities), np.asarray(mdp.initial)  # type: ignore[attr-defined]
@@ -188,9 +188,9 @@ def equilibrium(turns: int) -> list[list[Any]]:
             timed(lambda: numpy_solve(transitions, initial, expert)),
             timed(lambda: solve(game, moments, "primal", DELTA).policy),
         )
-        for _ in range(turns)
+        for _ in range(repeats)
     ]
-    theirs, ours = (min(turn[side] for turn in taken) for side in (0, 1))
+    theirs, ours = (min(repeat[side] for repeat in taken) for side in (0, 1))
     name = f"equilibrium of the reward game, primal, δ = {DELTA}, {iterations} iterations ({SHAPE})"
     return rows(f"{name}, NumPy loops", theirs, f"{name}, understudy", ours)
 
@@ -198,16 +198,16 @@ def equilibrium(turns: int) -> list[list[Any]]:
 # MaxEnt
 
 
-def max_ent(peer: str, turns: int) -> tuple[list[list[Any]], str]:
+def max_ent(peer: str, repeats: int) -> tuple[list[list[Any]], str]:
     mdp = one_mdp()
-    features = np.repeat(np.eye(STATES)[:, None], ACTIONS, axis=1)  # imitation's rewards are of states
+    features = np.repeat(np.eye(STATES)[:, None], ACTIONS, axis=1)  # rewards of `imitation` depend on states only
     reward = np.random.default_rng(3).normal(size=STATES)
     cost = np.broadcast_to(-reward[:, None], mdp.shape)
     expert = soft_response(mdp, cost, 1.0)
     visited = np.asarray(occupancy(mdp, expert))
     transitions = np.asarray(mdp.dynamics.probabilities)  # type: ignore[attr-defined]
     after = visited[-1].ravel() @ transitions.reshape(-1, STATES)
-    # imitation counts the state after the last step too.
+    # `imitation` also counts the state after the last step.
     given: dict[str, Any] = {"transitions": transitions, "initial": np.asarray(mdp.initial), "reward": reward}
     given |= {"horizon": HORIZON, "visits": visited.sum((0, 2)) + after}
 
@@ -219,7 +219,7 @@ def max_ent(peer: str, turns: int) -> tuple[list[list[Any]], str]:
         np.savez(folder / "mce.npz", **given)
         repeats = 20
         answers, gradients, fits = [], [], []
-        for _ in range(turns):
+        for _ in range(repeats):
             answers.append(ask(peer, folder, repeats))
             with np.load(folder / "mce-imitation.npz") as theirs:
                 close("policy", expert, theirs["policy"])
@@ -278,9 +278,9 @@ def main() -> None:
         sys.exit(f"no Python at {options.peer}: `make bench` makes it")
     made = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
-    table, peer_versions = max_ent(options.peer, options.turns)
-    table = [*evaluation(options.turns), *equilibrium(options.turns), *table]
-    command = f"python benchmarks/tabular.py --turns {options.turns}"
+    table, peer_versions = max_ent(options.peer, options.repeats)
+    table = [*evaluation(options.repeats), *equilibrium(options.repeats), *table]
+    command = f"python benchmarks/tabular.py --repeats {options.repeats}"
     about = [command, f"{versions} {peer_versions}", f"{os.cpu_count()} cores, {made['device']}", made["date"]]
     write_csv(Path(options.out), HEADER, ([*row, *about] for row in table))
     for name, milliseconds, ratio in table:

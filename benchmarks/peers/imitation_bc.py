@@ -1,6 +1,6 @@
 """A gradient step of the `imitation` package's behavioral cloning, run by benchmarks/bc.py in its own environment.
 
-The package needs an older Gymnasium than understudy, so the two cannot share one process; they take turns instead.
+The package needs an older Gymnasium than understudy, so the two run in separate processes.
 """
 
 import json
@@ -20,7 +20,7 @@ warnings.filterwarnings("ignore")
 
 
 def main() -> None:
-    """Arguments: steps to time, batch size, observation and action dimensions. Prints JSON: milliseconds a step."""
+    """Arguments: steps to time, batch size, observation and action dimensions. Prints JSON: milliseconds per step."""
     steps, batch, obs_size, act_size = map(int, sys.argv[1:5])
     random = np.random.default_rng(0)
     count = 5000

@@ -1,7 +1,7 @@
 """The `imitation` package's tabular MCE IRL, run by benchmarks/tabular.py in its own environment.
 
-The two exchange arrays in a folder: `mce.npz` has the MDP, a reward for each state and the expert's visits; what comes
-back is in `mce-imitation.npz`.
+The two exchange arrays in a folder: `mce.npz` has the MDP, a reward for each state and the expert's visits. The results
+are in `mce-imitation.npz`.
 """
 
 import json

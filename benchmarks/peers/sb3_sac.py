@@ -1,9 +1,9 @@
-"""Gradient steps of Stable-Baselines3's SAC, run by benchmarks/sac.py in an environment of its own.
+"""Gradient steps of Stable-Baselines3's SAC, run by benchmarks/sac.py in its own environment.
 
     python benchmarks/peers/sb3_sac.py SETTINGS THREADS
 
-SETTINGS is JSON: the shapes, the batch and Adam's numbers. It fills a replay buffer, trains as `learn` does between the
-environment's steps, and prints JSON. No environment is stepped.
+SETTINGS is JSON: shapes, batch size and Adam's settings. It fills a replay buffer, trains as `learn` does between
+environment steps, and prints JSON. No environment is stepped.
 """
 
 import json
@@ -22,7 +22,7 @@ SECONDS = 4.0
 
 
 class Shapes(gymnasium.Env):
-    """Spaces, and nothing that moves."""
+    """An environment that has only its spaces."""
 
     def __init__(self, obs: int, act: int):
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (obs,), np.float32)

@@ -1,16 +1,16 @@
-"""A round of DAeQuIL in the forest in eager PyTorch, run by benchmarks/on_q.py in an environment of its own.
+"""A round of DAeQuIL in the forest in eager PyTorch, run by benchmarks/on_q.py in its own environment.
 
     python benchmarks/peers/torch_forest.py FOLDER THREADS check|time
 
-FOLDER holds what benchmarks/on_q.py put there: trees, demonstrations, weights, the history of some rounds, settings,
-and the minibatches of one step. `check` flies the given policies and takes that step, and writes what they came to
-beside it; `time` plays rounds from there on and prints JSON.
+benchmarks/on_q.py writes the inputs to FOLDER: trees, demonstrations, weights, the steps of earlier rounds, settings,
+and the minibatches of one step. `check` flies the given policies, takes that step, and writes the results to FOLDER.
+`time` runs rounds from there on and prints JSON.
 
-Forest and round are those of `understudy.envs.forest` and `understudy.algorithms.on_q.daequil`, as one writes them for
-speed without compiling: all flights take a step together and end with the last of them, the expert looks around only
-where a tree is ahead, tables are standardised once, a round's minibatches are drawn in one go and gathered in one, a
-network is called once for all that it is needed at, each state's own critic is one batched product, and the optimiser
-is fused. What the settings switch off (the anchor) is left out.
+The forest and the round are those of `understudy.envs.forest` and `understudy.algorithms.on_q.daequil`, written for
+speed without compilation: all flights step together, the expert is evaluated only where a tree is ahead, data are
+normalized once, all minibatches of a round are drawn and gathered at once, a network is called once for all its inputs,
+the critics of all states are one batched product, and the optimizer is fused. The anchor, which the settings switch
+off, is left out.
 """
 
 import json
@@ -28,7 +28,7 @@ from torch_off_q import Player, network
 
 SIZE, STRIDE, HORIZON = 100.0, 5.0, 50
 CHOICES = 181
-ROUNDS = 2  # in a turn
+ROUNDS = 2  # per repetition
 
 
 class Forest:
@@ -45,7 +45,7 @@ class Forest:
 
     @torch.no_grad()
     def fly(self, act: Callable[[Tensor], Tensor], flights: int) -> tuple[Tensor, Tensor]:
-        """(time, flights, 5) states and actions, and which of them are real."""
+        """(time, flights, 5) states and actions, and a mask of valid ones."""
         x, y, heading = (torch.full((flights,), start) for start in (SIZE / 2, 0.0, math.pi / 2))
         alive, pairs, real = torch.ones(flights, dtype=torch.bool), [], []
         for _ in range(HORIZON):
@@ -69,11 +69,11 @@ class Forest:
         return torch.where(clear.any(1, keepdim=True), clear, away)
 
     def answer(self, obs: Tensor) -> Tensor:
-        told = obs[:, 3:].clone()
+        actions = obs[:, 3:].clone()
         ahead = obs[:, 0] > 0.5
         if ahead.any():
-            told[ahead] = self.headings[self.choices(obs[ahead]).float().multinomial(1)]
-        return told
+            actions[ahead] = self.headings[self.choices(obs[ahead]).float().multinomial(1)]
+        return actions
 
 
 def moments(pairs: Tensor) -> Tensor:
@@ -190,8 +190,8 @@ def check(algorithm: DAeQuIL, saved: dict[str, np.ndarray]) -> dict[str, Tensor]
         end = pairs[last, torch.arange(pairs.shape[1])]
         lengths.append(last + 1)
         heights.append(end[:, 2] + STRIDE * end[:, 4].sin())
-    obs, own, told = (torch.tensor(saved[f"round_{name}"]) for name in ("obs", "act", "told"))
-    sides = torch.stack([torch.cat([obs, own], 1), torch.cat([obs, told], 1)])
+    obs, own, expert = (torch.tensor(saved[f"round_{name}"]) for name in ("obs", "act", "expert_actions"))
+    sides = torch.stack([torch.cat([obs, own], 1), torch.cat([obs, expert], 1)])
     found = {"lengths": torch.stack(lengths), "heights": torch.stack(heights), "choices": algorithm.forest.choices(obs)}
     critic, minibatch = network(saved, "fresh"), torch.tensor(saved["critic_index"])
     loss = algorithm.critic_loss(critic, sides[:, minibatch[0]])

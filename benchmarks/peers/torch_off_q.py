@@ -1,13 +1,12 @@
-"""A training step of AdVIL and of ValueDICE in eager PyTorch, run by benchmarks/off_q.py in an environment of its own.
+"""A training step of AdVIL and of ValueDICE in eager PyTorch, run by benchmarks/off_q.py in its own environment.
 
     python benchmarks/peers/torch_off_q.py FOLDER DEVICE THREADS check|advil|valuedice
 
-FOLDER holds what benchmarks/off_q.py put there: demonstrations, weights, settings and the draws of one step. `check`
-takes that step and writes what it came to beside it; an algorithm's name times its step and prints JSON.
+benchmarks/off_q.py writes the inputs to FOLDER: demonstrations, weights, settings and the random numbers of one step.
+`check` takes that step and writes the results to FOLDER. An algorithm's name times its step and prints JSON.
 
-The steps are those of `understudy.algorithms.off_q`, as one writes them for speed without compiling: a minibatch is one
-gather, a network is called once for all the states it is needed at, the optimiser is fused, and no number leaves the
-device.
+The steps are those of `understudy.algorithms.off_q`, written for speed without compilation: a minibatch is one gather,
+a network is called once for all its inputs, the optimizer is fused, and no number leaves the device.
 """
 
 import json

@@ -2,14 +2,14 @@
 
     python benchmarks/peers/torch_sac.py FOLDER DEVICE THREADS check|time plain|tuned
 
-FOLDER holds what benchmarks/sac.py put there: replay, weights, settings and the draws of one step. `check` takes that
-step and writes what it came to beside it; `time` times steps and prints JSON.
+benchmarks/sac.py writes the inputs to FOLDER: replay buffer, weights, settings and the random numbers of one step.
+`check` takes that step and writes the results to FOLDER. `time` times steps and prints JSON.
 
-The step is that of `understudy.rl.sac`, in two ways. `plain` is how Stable-Baselines3 and others write it: two critics
-called one after the other, optimisers as they come, a loop over the targets' parameters. `tuned` is what can be had
-without compiling: the two critics are one batched product a layer, optimisers are fused, a loss's gradient is taken by
-its own parameters alone. In both the replay is on the device, a minibatch is one gather, one pass of the actor serves
-its own loss and the temperature's, and no number leaves the device.
+The step is that of `understudy.rl.sac`, in two versions. `plain` is written as in Stable-Baselines3: two critics called
+one after the other, standard optimizers, a loop over the targets' parameters. `tuned` is as fast as possible without
+compilation: the two critics are one batched product per layer, optimizers are fused, and each loss is differentiated
+only with respect to its own parameters. In both, the replay buffer is on the device, a minibatch is one gather, one
+pass of the actor serves its own loss and the temperature's, and no number leaves the device.
 """
 
 import json
