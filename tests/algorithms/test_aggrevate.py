@@ -1,4 +1,4 @@
-"""AggreVaTe: what actions are worth under the expert, what is tried, and what is learned from it."""
+"""AggreVaTe: the action values it queries, the actions it tries, and what it learns from them."""
 
 import functools
 
@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.collect.collectors import Fused, chances, explored
+from understudy.collect.choose import collector_for
+from understudy.collect.episodes import JaxEpisodes, tried_actions, uniforms_needed
 from understudy.core.errors import NeedsError, SettingError, SpecError
 from understudy.envs.finite import ExactValues
 from understudy.envs.values import MonteCarlo
 from understudy.experts.expert import Expert
 from understudy.tabular import FiniteMDP, best_response, performance, uniform
-from understudy.train import imitate as front_door
 from understudy.train.loop import traced
 
 TINY = {
     "rounds": 3,
-    "steps": 2,
+    "gradient_steps": 2,
     "critic_steps": 2,
     "batch_size": 8,
     "hidden": (8,),
@@ -29,7 +29,7 @@ TINY = {
 }
 SMALL = {
     "rounds": 4,
-    "steps": 400,
+    "gradient_steps": 400,
     "critic_steps": 400,
     "episodes_per_round": 20,
     "lr": 3e-3,
@@ -39,11 +39,11 @@ SMALL = {
 }
 FOREST = us.make("Forest")
 CLEARING = us.Forest(FOREST.trees - 1e3)
-"""No tree in sight: the expert flies straight on, and there is no chance in it."""
+"""Without trees the expert flies straight on, deterministically."""
 
 
-def straight(x, y, heading):
-    """The rewards of flying on along a heading from (x, y), by hand."""
+def straight_return(x, y, heading):
+    """The return of flying straight on from (x, y)."""
     total = 0.0
     for _ in range(50):
         x, new = x + 5 * np.cos(heading), y + 5 * np.sin(heading)
@@ -56,18 +56,18 @@ def straight(x, y, heading):
 
 
 @functools.cache
-def task(expert_errs=False):
-    """A random MDP, an expert that is nearly optimal in it, or takes any action, and a demonstration of it."""
+def task(random_expert=False):
+    """A random MDP, an optimal or uniformly random expert, and one demonstration."""
     random = np.random.default_rng(1)
     mdp = FiniteMDP(random.dirichlet(0.3 * np.ones(8), size=(8, 3)), np.ones(8) / 8, 6)
     reward = np.broadcast_to(random.normal(size=(8, 3)), mdp.shape)
-    expert = uniform(mdp) if expert_errs else np.broadcast_to(best_response(mdp, -reward)[0], mdp.shape)
+    expert = uniform(mdp) if random_expert else np.broadcast_to(best_response(mdp, -reward)[0], mdp.shape)
     env = us.Finite(mdp, expert, reward)
     return mdp, reward, float(performance(mdp, reward, expert)), env, us.record(env, episodes=1, seed=3)
 
 
 def return_of(actor, mdp, reward):
-    """J(π), exactly, of the policy that an actor's network is."""
+    """The exact J(π) of an actor's stochastic policy."""
     logits = actor.policy.policy.net(actor.policy.normalization.encode_obs(np.eye(mdp.states, dtype=np.float32)))
     table = np.asarray(jax.nn.softmax(logits), np.float64)
     table = table / table.sum(-1, keepdims=True)
@@ -75,42 +75,42 @@ def return_of(actor, mdp, reward):
 
 
 @functools.cache
-def learned():
-    *_, env, shown = task()
-    return us.imitate(us.aggrevate(**SMALL), shown, env, "scripted")
+def trained():
+    *_, env, demonstrations = task()
+    return us.imitate(us.aggrevate(**SMALL), demonstrations, env, "scripted")
 
 
-def test_it_reaches_the_expert_where_cloning_the_same_demonstration_does_not():
-    mdp, reward, wanted, _, shown = task()
-    assert return_of(learned().policy, mdp, reward) > wanted - 0.1
-    cloned = us.imitate(us.bc(rounds=1, gradient_steps=300, hidden=(16,), lr=3e-3), shown)
-    assert cloned.history["loss"][0, -1] < 0.5
+def test_it_reaches_the_expert_where_cloning_one_demonstration_does_not():
+    mdp, reward, optimum, _, demonstrations = task()
+    assert return_of(trained().policy, mdp, reward) > optimum - 0.1
+    cloned = us.imitate(us.bc(rounds=1, gradient_steps=300, hidden=(16,), lr=3e-3), demonstrations)
+    assert cloned.metrics["loss"][0, -1] < 0.5
     acts = cloned.policy(np.eye(mdp.states, dtype=np.float32))
     table = np.broadcast_to(np.eye(mdp.actions)[acts], mdp.shape)
-    assert float(performance(mdp, reward, table)) < wanted - 1.0
+    assert float(performance(mdp, reward, table)) < optimum - 1.0
 
 
-def test_it_does_better_than_an_expert_that_takes_any_action():
-    mdp, reward, worth, env, shown = task(expert_errs=True)
+def test_it_outperforms_a_random_expert():
+    mdp, reward, expert_return, env, demonstrations = task(random_expert=True)
     best = task()[2]
-    result = us.imitate(us.aggrevate(**SMALL, cloning_weight=0.0), shown, env, "scripted")
-    assert return_of(result.policy, mdp, reward) > worth + 0.7 * (best - worth)
-    assert best - worth > 3
+    result = us.imitate(us.aggrevate(**SMALL, cloning_weight=0.0), demonstrations, env, "scripted")
+    assert return_of(result.policy, mdp, reward) > expert_return + 0.7 * (best - expert_return)
+    assert best - expert_return > 3
 
 
-def test_the_critic_explains_the_values_that_it_was_shown():
-    error = learned().history["critic_error"][0]
+def test_the_critic_fits_the_values():
+    error = trained().metrics["critic_error"][0]
     assert error[0] == 1  # nothing was tried in round 0
     assert error[-1] < 0.2
 
 
-def test_each_state_asked_about_is_a_query_and_a_spent_budget_ends_the_run():
-    *_, env, shown = task()
-    steps = SMALL["rollouts"] * env.spec.horizon
-    assert learned().history["queries"][0].tolist() == [0, steps, 2 * steps, 3 * steps]
-    result = us.imitate(us.aggrevate(**SMALL), shown, env, Expert(env.expert()).budget(50))
-    assert result.metrics["queries"][0, :2].tolist() == [0, 50]  # behavioral cloning asks nobody
-    assert result.runs[0].status == "stopped in round 2: the budget of 50 queries is spent"
+def test_each_value_is_a_query_and_a_budget_ends_the_run():
+    *_, env, demonstrations = task()
+    steps = SMALL["episodes_per_round"] * env.spec.horizon
+    assert trained().metrics["queries"][0].tolist() == [0, steps, 2 * steps, 3 * steps]
+    result = us.imitate(us.aggrevate(**SMALL), demonstrations, env, Expert(env.expert()).budget(50))
+    assert result.metrics["queries"][0, :2].tolist() == [0, 50]  # round 0 is behavioral cloning
+    assert "50 queries" in result.runs[0].status
 
 
 @functools.cache
@@ -123,29 +123,29 @@ def tiny():
 
 
 @jax.jit
-def collect(fused, algorithm, state):
-    return fused.collect(algorithm, state, jnp.asarray(1), jnp.zeros((), jnp.int32), jax.random.key(1))
+def collect(collector, algorithm, state):
+    left, index = jnp.asarray(1000, jnp.int32), jnp.asarray(1, jnp.int32)
+    return collector.collect_run(algorithm, state, left, jax.random.key(1), index)
 
 
 def collected(env, exploring):
     """A round's steps, the actions tried in their states and the values of those."""
     algorithm, state = tiny()
     algorithm = eqx.tree_at(lambda a: a.exploring, algorithm, jnp.asarray(exploring))
-    fused = Fused(env, env.expert(), np.int32(1000), values=MonteCarlo(env, env.expert()))
-    found = collect(fused, algorithm, state)
+    found = collect(JaxEpisodes(env, env.expert(), values=MonteCarlo(env, env.expert())), algorithm, state)
     assert found.expert_actions is None
     size = int(found.rollouts.size)
-    return jax.tree.map(lambda x: np.asarray(x)[:size], (found.rollouts.steps, found.tried))
+    return jax.tree.map(lambda x: np.asarray(x)[:size], (found.rollouts.steps, found.action_values))
 
 
-def test_a_value_is_the_return_of_taking_the_action_and_leaving_the_rest_to_the_expert():
+def test_a_value_is_the_return_of_the_action_followed_by_the_expert():
     steps, tried = collected(CLEARING, 1.0)
-    by_hand = [straight(x, y, heading) for (_, x, y, _), (heading,) in zip(steps.obs, tried.act, strict=True)]
-    np.testing.assert_allclose(tried.value, by_hand, atol=1e-3)
+    expected = [straight_return(x, y, heading) for (_, x, y, _), (heading,) in zip(steps.obs, tried.act, strict=True)]
+    np.testing.assert_allclose(tried.value, expected, atol=1e-3)
     assert len({round(float(value), 3) for value in tried.value}) > 3
 
 
-def test_among_trees_a_value_is_what_is_left_of_the_way_at_most():
+def test_a_value_is_at_most_the_remaining_distance():
     steps, tried = collected(FOREST, 1.0)
     assert np.isfinite(tried.value).all()
     assert (tried.value <= 100 - steps.obs[:, 2] + 1e-4).all()
@@ -153,77 +153,80 @@ def test_among_trees_a_value_is_what_is_left_of_the_way_at_most():
     assert np.ptp(tried.value) > 5
 
 
-def test_what_is_tried_is_any_action_or_the_learners_or_the_experts():
+def test_the_action_tried_is_uniform_or_the_learners_or_the_experts():
     steps, tried = collected(CLEARING, 0.0)
     learners, experts = (np.isclose(tried.act[:, 0], own, atol=1e-6) for own in (steps.act[:, 0], steps.obs[:, 3]))
     assert (learners | experts).all()
     assert learners.any()
     assert experts.any()
-    chance = np.random.default_rng(0).random((3000, 2))
+    uniform = np.random.default_rng(0).random((3000, 2))
     for space, learner, expert in (
         (us.Discrete(3), np.full(3000, 1, np.int32), np.full(3000, 2, np.int32)),
         (us.Continuous((-1.0,), (3.0,)), np.full((3000, 1), 5.0, np.float32), np.full((3000, 1), 7.0, np.float32)),
     ):
-        assert chances(space) == 2
-        acts = explored(space, 0.4, learner, expert, chance.astype(np.float32))
-        inside = jax.jit(explored, static_argnums=0)(space, 0.4, learner, expert, jnp.asarray(chance, jnp.float32))
-        np.testing.assert_allclose(acts, inside, atol=1e-6)
+        assert uniforms_needed(space) == 2
+        acts = tried_actions(space, 0.4, learner, expert, uniform.astype(np.float32))
+        program = jax.jit(tried_actions, static_argnums=0)(
+            space, 0.4, learner, expert, jnp.asarray(uniform, jnp.float32)
+        )
+        np.testing.assert_allclose(acts, program, atol=1e-6)
         assert acts.dtype == learner.dtype
-        own = 0.3 + (0.4 / 3 if isinstance(space, us.Discrete) else 0)  # any action may be theirs
-        assert np.mean(acts == learner) == pytest.approx(own, abs=0.04)
-        assert np.mean(acts == expert) == pytest.approx(own, abs=0.04)
+        share = 0.3 + (0.4 / 3 if isinstance(space, us.Discrete) else 0)  # a uniform action may equal theirs
+        assert np.mean(acts == learner) == pytest.approx(share, abs=0.04)
+        assert np.mean(acts == expert) == pytest.approx(share, abs=0.04)
 
 
 class Balance:
-    """An expert on the host that knows what an action is worth, and counts what it was asked."""
+    """An expert in Python that provides action values, and counts the queries."""
 
     def __init__(self):
-        self.valued = 0
+        self.queries = 0
 
     def __call__(self, obs):
         return (obs[:, 2] + 0.5 * obs[:, 3] > 0).astype(np.int32)
 
     def values(self, obs, act):
-        self.valued += len(obs)
+        self.queries += len(obs)
         return np.where(act == self(obs), 1.0, -1.0)
 
 
-def test_a_gymnasium_task_takes_an_expert_that_offers_values():
+def test_a_gymnasium_task_uses_the_experts_values():
     expert = Balance()
-    shown = us.record("CartPole-v1", expert, episodes=1)
-    result = us.imitate(us.aggrevate(**{**TINY, "rounds": 2}), shown, "CartPole-v1", expert)
-    assert expert.valued == result.metrics["queries"][0, -1] > 0
+    demonstrations = us.record("CartPole-v1", expert, episodes=1)
+    result = us.imitate(us.aggrevate(**{**TINY, "rounds": 2}), demonstrations, "CartPole-v1", expert)
+    assert expert.queries == result.metrics["queries"][0, -1] > 0
     assert np.isfinite(result.metrics["loss"]).all()
 
 
-def test_it_is_refused_where_values_are_not_to_be_had():
-    words = "AggreVaTe matches the on-Q moment f = −Q of the expert, which needs the expert's action values"
-    shown = us.record("CartPole-v1", Balance(), episodes=1)
+def test_an_expert_without_values_is_refused():
+    words = "action values"
+    demonstrations = us.record("CartPole-v1", Balance(), episodes=1)
     with pytest.raises(NeedsError, match=words):
-        us.imitate(us.aggrevate(**TINY), shown, "CartPole-v1", Balance().__call__)
+        us.imitate(us.aggrevate(**TINY), demonstrations, "CartPole-v1", Balance().__call__)
     with pytest.raises(NeedsError, match=words):
         us.imitate(us.aggrevate(**TINY), "Forest", FOREST, lambda obs: obs[:, 3:4])
     *_, env, _ = task()
     table = env.values()
     with pytest.raises(NeedsError, match=words):
-        us.imitate(us.aggrevate(**TINY), shown, "CartPole-v1", Expert(Balance(), values=table))
+        us.imitate(us.aggrevate(**TINY), demonstrations, "CartPole-v1", Expert(Balance(), values=table))
 
 
-def test_an_expert_that_knows_its_values_is_not_followed_for_them():
+def test_given_values_are_used_and_others_are_sampled():
     *_, env, _ = task()
-    told = front_door.collector_for(us.aggrevate(**TINY), env, Expert(env.expert(), values=env.values()), [0])
-    sampled = front_door.collector_for(us.aggrevate(**TINY), env, "scripted", [0])
-    asked = front_door.collector_for(us.dagger(), env, Expert(env.expert(), values=env.values()), [0])
-    assert isinstance(told.values, ExactValues)
-    assert isinstance(sampled.values, MonteCarlo)
-    assert asked.values is None  # DAgger asks for actions
-    mode = front_door.collector_for(us.aggrevate(**TINY), env, Expert(env.expert(), deterministic=True), [0])
-    assert mode.values.deterministic  # an expert that answers with its mode is followed by its mode
-    assert not sampled.values.deterministic
+
+    def values(algorithm, expert):
+        return collector_for(algorithm, env, expert, [0]).in_program.values
+
+    sampled = values(us.aggrevate(**TINY), "scripted")
+    assert isinstance(values(us.aggrevate(**TINY), Expert(env.expert(), values=env.values())), ExactValues)
+    assert isinstance(sampled, MonteCarlo)
+    assert values(us.dagger(), Expert(env.expert(), values=env.values())) is None  # DAgger queries actions
+    assert values(us.aggrevate(**TINY), Expert(env.expert(), deterministic=True)).deterministic
+    assert not sampled.deterministic
 
 
-def test_values_that_do_not_fit_are_named():
-    with pytest.raises(SpecError, match=r"the expert's values have shape \(2, 1\) for 2 states"):
+def test_invalid_values_are_refused():
+    with pytest.raises(SpecError, match=r"shape \(2, 1\)"):
         Expert(Balance(), values=lambda obs, act: obs[:, :1]).query_values(np.zeros((2, 4)), np.zeros(2))
     with pytest.raises(SpecError, match="NaN"):
         Expert(Balance(), values=lambda obs, act: obs[:, 0] * np.nan).query_values(np.zeros((2, 4)), np.zeros(2))

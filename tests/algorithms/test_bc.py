@@ -1,4 +1,4 @@
-"""Behavioral cloning learns what supervised learning can, and no more."""
+"""Behavioral cloning: what it learns, its loss functions and its learning rate schedule."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from understudy.core.errors import SettingError
 from understudy.core.types import RoundData
 from understudy.train.loop import traced
 
-SMALL = {"hidden": (32, 32), "batch_size": 128, "lr": 3e-3, "rounds": 10, "steps": 200}
+SMALL = {"hidden": (32, 32), "batch_size": 128, "lr": 3e-3, "rounds": 10, "gradient_steps": 200}
 
 
 LAW = np.array([[0.5], [-0.8], [0.08]], np.float32)
@@ -40,19 +40,19 @@ def test_it_recovers_a_linear_expert(loss, error):
     assert np.sqrt(np.mean((result.policy(fresh) - fresh @ LAW) ** 2)) < error
 
 
-def test_a_committee_of_clones_is_saved_and_acts_as_one(tmp_path):
+def test_an_ensemble_can_be_saved_and_loaded(tmp_path):
     result = us.imitate(us.bc(ensemble_size=3, **{**SMALL, "rounds": 2}), linear_expert())
     result.save(tmp_path / "run")
     obs = states(5, seed=7)
     np.testing.assert_array_equal(us.load_policy(tmp_path / "run")(obs), result.policy(obs))
-    ensemble_size = result.policy.policy.policy.members
+    members = result.policy.policy.policy.members
     each = [jax.tree.map(lambda x, i=i: x[i], members).mode(None, obs) for i in range(3)]
     assert np.abs(each[0] - each[1]).max() > 1e-3
-    with pytest.raises(SettingError, match="members is 3"):
+    with pytest.raises(SettingError, match="ensemble_size is 3"):
         us.bc(ensemble_size=3, loss="likelihood")
 
 
-def test_the_likelihood_learns_how_far_the_expert_scatters():
+def test_the_likelihood_learns_the_experts_standard_deviation():
     result = us.imitate(us.bc(loss="likelihood", **SMALL), linear_expert(noise=0.2))
     policy, obs = result.policy, np.tile(np.float32([1, 0, 0]), (4000, 1))
     drawn, _ = policy.predict(obs, deterministic=False, random=np.random.default_rng(0))
@@ -66,8 +66,8 @@ def test_it_learns_discrete_actions(discrete):
     assert result.policy(discrete.observations).dtype == np.int64
 
 
-def test_the_mean_of_two_ways_is_neither():
-    """An expert that goes left or right at random: the squared error settles on the middle, which nobody showed."""
+def test_the_squared_error_learns_the_mean_of_two_actions():
+    """An expert that goes left or right at random: the mean of both was never demonstrated."""
     rng = np.random.default_rng(0)
     actions = np.where(rng.random((1000, 1)) < 0.5, -1.0, 1.0)
     demonstrations = us.Demonstrations.from_arrays(np.zeros((1000, 2)), actions, [1000])
@@ -75,6 +75,7 @@ def test_the_mean_of_two_ways_is_neither():
     assert abs(action[0]) < 0.15
 
 
+@pytest.mark.slow
 def test_more_demonstrations_close_the_gap_on_pendulum():
     demonstrations = us.load("Pendulum")
     learner = us.bc(hidden=(64, 64), batch_size=128, lr=1e-3, rounds=10)
@@ -98,11 +99,11 @@ def protocol_run(algorithm, demonstrations, rounds):
 
 
 @pytest.mark.parametrize("decay", [True, False])
-def test_the_learning_rate_falls_to_zero_unless_told_not_to(decay, continuous):
-    """Actions are noise here, so that the policy would move as far in the last round as in the first."""
+def test_decay_lets_the_learning_rate_fall_to_zero(decay, continuous):
+    """Actions are noise, so that without decay the policy moves as far in the last round as in the first."""
     noise = np.random.default_rng(0).uniform(-2, 2, continuous.actions.shape)
     random = us.Demonstrations.from_arrays(continuous.observations, noise, continuous.lengths)
-    policies = protocol_run(us.bc(**{**SMALL, "decay": decay, "rounds": 8, "steps": 20}), random, 8)
+    policies = protocol_run(us.bc(**{**SMALL, "decay": decay, "rounds": 8, "gradient_steps": 20}), random, 8)
     moved = [
         sum(float(jnp.abs(a - b).sum()) for a, b in zip(jax.tree.leaves(p), jax.tree.leaves(q), strict=True))
         for p, q in itertools.pairwise(policies)
@@ -133,7 +134,7 @@ def test_settings_out_of_range_are_named(setting, words):
 
 def test_a_sweep_over_the_learning_rate_is_a_vmap(continuous):
     """Two learning rates in one program equal two programs."""
-    algorithms = [traced(us.bc(**{**SMALL, "steps": 5, "lr": lr})) for lr in (1e-3, 1e-2)]
+    algorithms = [traced(us.bc(**{**SMALL, "gradient_steps": 5, "lr": lr})) for lr in (1e-3, 1e-2)]
 
     def train(algorithm):
         return protocol_run(algorithm, continuous, 1)[-1]

@@ -1,4 +1,4 @@
-"""ValueDICE, against its equation: the divergence it bounds, absorbing states, steps without a next state."""
+"""ValueDICE against its equation: the divergence, absorbing states, steps without a next state."""
 
 import equinox as eqx
 import jax
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.algorithms.off_q.valuedice import Batch, Places
+from understudy.algorithms.off_q.valuedice import UsableRows, ValueDICEBatch
 from understudy.core.errors import DemonstrationError
 from understudy.core.types import Samples
 from understudy.policies import Categorical
@@ -38,7 +38,7 @@ def discounted(transitions, initial, policy, discount):
 def test_at_the_best_moment_function_the_payoff_is_the_divergence(seed):
     """With f − γ B^π f = log d_π / d_E the payoff is KL(d_π ‖ d_E), and with any other f it is less.
 
-    For deterministic transitions, that is: with chance in them, a single next state inside the exponential is biased.
+    For deterministic transitions; otherwise a single next state inside the exponential is biased.
     """
     rng, (states, actions, discount) = np.random.default_rng(seed), (4, 3, 0.9)
     transitions = np.eye(states)[rng.integers(states, size=(states, actions))]
@@ -60,7 +60,7 @@ def test_at_the_best_moment_function_the_payoff_is_the_divergence(seed):
     with jax.enable_x64(True):
         one_hot = np.eye(actions)[a]
         starts = samples(s, one_hot, initial[s] / (actions * states))
-        batch = Batch(samples(s, one_hot, weight), samples(following, one_hot, weight), starts)
+        batch = ValueDICEBatch(samples(s, one_hot, weight), samples(following, one_hot, weight), starts)
         logits = np.concatenate([np.log(learner), np.zeros((1, actions))])
         policy = Categorical(MLP((jnp.asarray(logits),), (jnp.zeros(actions),), "relu"))
         algorithm = us.valuedice(discount=discount, batch_size=len(s))
@@ -81,16 +81,16 @@ def drawn(demonstrations, **settings):
     data, _ = demonstrations.split([demonstrations.episodes], 0.0)
     data = data.of(0)
     state = algorithm.init(jax.random.key(0), demonstrations.spec, data)
-    return algorithm, state, algorithm._batch(state, data, Places.of(data), jax.random.key(1))
+    return algorithm, state, algorithm._batch(state, data, UsableRows.of(data), jax.random.key(1))
 
 
 def episodes(ends):
-    """Three episodes of 10 steps whose states are numbered, and which end as told."""
+    """Three episodes of 10 steps whose states are numbered, with the given ends."""
     obs = np.stack([np.arange(30.0), np.ones(30)], axis=1)
     return us.Demonstrations.from_arrays(obs, np.linspace(-1, 1, 30)[:, None], [10] * 3, ends=ends)
 
 
-def test_an_episode_that_terminates_goes_on_in_the_absorbing_state():
+def test_a_terminated_episode_continues_in_the_absorbing_state():
     algorithm, state, batch = drawn(episodes("terminal"), batch_size=4096)
     mark, following = np.asarray(batch.expert.obs[:, -1]), np.asarray(batch.following.obs[:, -1])
     assert (batch.expert.weight == 1).all()
@@ -106,7 +106,7 @@ def test_an_episode_that_terminates_goes_on_in_the_absorbing_state():
     assert (np.asarray(learner.act)[following == 0] != 0).all()
 
 
-def test_a_time_limit_is_not_an_absorbing_state_and_an_unrecorded_next_state_is_left_out():
+def test_truncation_is_not_termination_and_steps_without_a_next_state_are_left_out():
     _, state, batch = drawn(episodes("time_limit"), batch_size=4096)
     assert (batch.expert.obs[:, -1] == 0).all()
     assert (batch.following.obs[:, -1] == 0).all()
@@ -116,17 +116,17 @@ def test_a_time_limit_is_not_an_absorbing_state_and_an_unrecorded_next_state_is_
     assert set(number) == {n for n in range(30) if n % 10 != 9}
 
 
-def test_where_no_next_state_is_known_it_says_so():
-    """One step an episode, ended by a time limit: whatever the learning rate, there is nothing to learn from."""
+def test_demonstrations_without_any_next_state_are_refused():
+    """Truncated episodes of one step."""
     single = us.Demonstrations.from_arrays(np.zeros((3, 2)), np.linspace(-1, 1, 3)[:, None], [1] * 3)
-    with pytest.raises(DemonstrationError, match="pass next_observations, or ends='terminal'"):
+    with pytest.raises(DemonstrationError, match="next_observations"):
         us.imitate(us.valuedice(**TINY), single)
 
 
 def test_a_minibatch_of_one_is_never_empty():
     """Half of the steps have no known next state, and none of them is ever drawn."""
     halves = us.Demonstrations.from_arrays(np.arange(40.0)[:, None], np.linspace(-1, 1, 40)[:, None], [2] * 20)
-    result = us.imitate(us.valuedice(**{**TINY, "batch_size": 1, "rounds": 3, "steps": 20}), halves, seeds=2)
+    result = us.imitate(us.valuedice(**{**TINY, "batch_size": 1, "rounds": 3, "gradient_steps": 20}), halves, seeds=2)
     assert [run.status for run in result.runs] == ["finished"] * 2
 
 
@@ -138,16 +138,17 @@ def test_starts_are_all_states_or_the_first_of_each_episode():
         assert set(number) == expected
 
 
-def test_the_policy_handed_over_is_the_one_trained_away_from_the_absorbing_state(continuous):
+def test_the_returned_policy_has_no_input_for_the_mark(continuous):
     algorithm, state, _ = drawn(continuous)
     policy = algorithm.policy(state)
     obs = continuous.observations[:5]
     marked = np.concatenate([state.normalization.encode_obs(obs), np.zeros((5, 1), np.float32)], axis=1)
-    inside = jnp.tanh(state.policy_memory.average.parameters(marked)[0])
-    np.testing.assert_allclose(policy.mode(None, obs), 2 * inside, rtol=1e-5)  # actions in [-2, 2]
+    normalized = jnp.tanh(state.policy_memory.average.parameters(marked)[0])
+    np.testing.assert_allclose(policy.mode(None, obs), 2 * normalized, rtol=1e-5)  # actions in [-2, 2]
 
 
-def test_the_policy_moves_to_the_experts_actions():
+@pytest.mark.slow
+def test_the_policy_learns_the_experts_actions():
     """On Pendulum's states, in 2,000 steps, to within half of what the expert's actions vary by."""
     demonstrations = us.load("Pendulum")
     learner = us.valuedice(
