@@ -1,6 +1,7 @@
 """AdRIL's ablation: its learners, its figure, when an episode fails, and what is recorded there."""
 
 import csv
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 
 import understudy as us
 from understudy.core.errors import SettingError
-from understudy.paper import ablation, failures, reward
-from understudy.paper.episodes import Episode, failure_step, read_episodes
+from understudy.paper import ablation, failures, figure_studies, reward
+from understudy.paper.episodes import Episode, failure_step, parse_episode, read_episodes
 from understudy.paper.failure_summary import summarize
 from understudy.paper.figure_studies import TASKS
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
@@ -21,6 +22,7 @@ from understudy.studies.groups import plan_groups
 from understudy.studies.report import table
 from understudy.train.checkpoints import Checkpoint
 
+RESULTS = Path(__file__).parents[2] / "docs/results"
 SMALL = {
     "rounds": 2,
     "round_steps": 64,
@@ -287,9 +289,24 @@ def test_a_group_that_cannot_be_diagnosed_is_refused_before_training():
         check(good, replace(group, cells=(group.cells[0], replace(group.cells[1], trajectories=1))))
 
 
-def test_the_command_writes_returns_and_episodes_and_prints_both(understudy, monkeypatch, tmp_path):
+def test_the_command_prints_and_draws_the_stored_learners(understudy, tmp_path):
+    for name in ("adril-ablation.csv", "adril-ablation-episodes.csv"):
+        shutil.copy(RESULTS / name, tmp_path / name)
+    status, out, _ = understudy("reproduce", "ablation", "--task", "ant", "--out", "adril-ablation.csv", "--learners")
+    assert status == 0
+    assert (tmp_path / "adril-ablation.png").exists()
+    rows = figure_studies.read_rows(RESULTS / "adril-ablation-episodes.csv", ablation.EPISODE_COLUMNS)
+    own = [row for row in rows if row["env"] == TASKS["ant"] and row["settings"] == '{"kernel": "indicator"}']
+    summary = summarize([parse_episode(row) for row in own], float(own[0]["expert_return"]))
+    assert summary.failed > 0
+    numbers = [str(summary.episodes), str(summary.failed), str(summary.early), f"{summary.failed_at:.0f}"]
+    assert numbers in [line.split()[-4:] for line in out.splitlines()]
+
+
+@pytest.mark.slow
+def test_the_command_trains_and_writes_returns_and_episodes(understudy, monkeypatch, tmp_path):
     monkeypatch.setitem(TASKS, "halfcheetah", "Pendulum")
-    monkeypatch.setitem(us.adril.presets, "small", {name: value for name, value in SMALL.items() if name != "sac"})
+    monkeypatch.setitem(us.adril.presets, "small", {**SMALL, "sac": {"hidden": (8,), "gradient_steps": 2}})
     pendulum(1.0).save(str(tmp_path / "given.npz"))
     words = ["reproduce", "ablation", "--task", "halfcheetah", "--demos", "given.npz", "--seeds", 2, "--steps", 64]
     words += ["--eval-every", 64, "--eval-episodes", 2, "--out", "a.csv", "--learners"]

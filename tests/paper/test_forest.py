@@ -118,34 +118,60 @@ def small_daequil(forest):
     return us.daequil(critic="linear", moments=forest_trials.clear_swerve(forest), anchor=1.0, **TINY)
 
 
-def test_policies_train_in_several_forests_without_observing_the_index():
-    learner = forest_trials.UNSEEN[f"daequil, {forest_trials.DAEQUIL}"](SEVERAL)
-    assert learner.critic == "linear"
-    others = Forest.plant(jax.random.key(4), 3)
-    distances = forest_trials.fly_unseen(
-        {"daequil, small": small_daequil}, SEVERAL, others, 25, 2, display.progress_bar
-    )
-    assert distances["daequil, small"].shape == (2, 3)
-    assert ((distances["daequil, small"] >= 0) & (distances["daequil, small"] <= 100)).all()
+@pytest.fixture
+def reproduce(understudy, monkeypatch):
+    """The command with few episodes and forests."""
+    monkeypatch.setattr(figure, "EXPERT_EPISODES", 4)
+    monkeypatch.setattr(figure, "TRAINING_FORESTS", 4)
+    monkeypatch.setattr(figure, "UNSEEN_FORESTS", 3)
+    words = ("reproduce", "forest", "--trials", 2, "--queries", 25, "--out", "forest.csv")
+    return lambda *more: understudy(*words, *more)
 
 
-def test_the_command_writes_every_part(understudy, monkeypatch, tmp_path):
-    dagger = {"dagger, forest": lambda forest: us.dagger(**TINY)}
-    monkeypatch.setattr(forest_trials, "LEARNERS", {**dagger, "daequil, small": small_daequil})
-    for name in ("ABLATION", "UNSEEN"):
-        monkeypatch.setattr(forest_trials, name, dagger)
-    monkeypatch.setattr(forest_trials, "clone_by_flights", lambda *_: {10: np.array([3.0, 4.0])})
-    words = ("--trials", 2, "--queries", 10, "--out", "forest.csv")
-    status, out, _ = understudy("reproduce", "forest", *words, "--parts", "figure", "ablation", "budget", "unseen")
-    assert status == 0
-    assert "Published" in out
-    files = {"forest": 16, "forest-ablation": 8, "forest-budget": 14, "forest-unseen": 400}
+PARTS = ("figure", "ablation", "budget", "unseen")
+
+
+def check_files(directory, unseen):
+    """Two trials of three rounds and a final policy per learner. The budget has two trials of cloning in addition."""
+    files = {"forest": 16, "forest-ablation": 8, "forest-budget": 14, "forest-unseen": unseen}
     for name, count in files.items():
-        with (tmp_path / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        with (directory / f"{name}.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == count, name
         assert all(0 <= float(row["mean_return"]) <= 100 for row in rows)
-    assert (tmp_path / "forest.png").stat().st_size > 10_000
+    assert (directory / "forest.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_command_trains_every_part(reproduce, monkeypatch, tmp_path):
+    """In the part unseen, policies train in several forests without observing which one they are in."""
+    dagger = {"dagger, forest": lambda forest: us.dagger(**TINY)}
+    monkeypatch.setattr(forest_trials, "LEARNERS", {**dagger, "daequil, small": small_daequil})
+    monkeypatch.setattr(forest_trials, "ABLATION", dagger)
+    monkeypatch.setattr(forest_trials, "UNSEEN", {"daequil, small": small_daequil})
+    monkeypatch.setattr(forest_trials, "clone_by_flights", lambda *_: {10: np.array([3.0, 4.0])})
+    assert reproduce("--parts", *PARTS)[0] == 0
+    check_files(tmp_path, unseen=2 * 2 * 3)
+
+
+def fake_trials(name, *_, **__):
+    family, _, preset = name.partition(", ")
+    returns = np.arange(6.0).reshape(3, 2, 1)
+    return Trials(family, preset, returns, 10 * np.arange(6).reshape(3, 2), final=np.full(2, 5.0)), [Forest().expert()]
+
+
+def test_the_command_writes_and_draws_every_part(reproduce, monkeypatch, tmp_path):
+    learners = {"dagger, forest": lambda forest: us.dagger(**TINY), "daequil, small": small_daequil}
+    monkeypatch.setattr(forest_trials, "LEARNERS", learners)
+    monkeypatch.setattr(forest_trials, "ABLATION", {"dagger, forest": learners["dagger, forest"]})
+    monkeypatch.setattr(forest_trials, "run_trials", fake_trials)
+    monkeypatch.setattr(forest_trials, "clone_by_flights", lambda *_: {10: np.array([3.0, 4.0])})
+    unseen = {"dagger, forest": np.full((2, 3), 7.0), forest_trials.EXPERT: np.full((2, 3), 8.0)}
+    monkeypatch.setattr(forest_trials, "fly_unseen", lambda *_: unseen)
+    status, out, _ = reproduce("--parts", *PARTS)
+    assert status == 0
+    assert "Published" in out
+    check_files(tmp_path, unseen=2 * 2 * 3)
 
 
 def test_cloning_is_counted_by_expert_actions(monkeypatch):
@@ -156,15 +182,18 @@ def test_cloning_is_counted_by_expert_actions(monkeypatch):
     assert distances.popitem()[1].shape == (2,)
 
 
-def test_a_part_alone_leaves_the_figure_unchanged(understudy, monkeypatch, tmp_path):
+def test_a_part_alone_leaves_the_figure_unchanged(reproduce, monkeypatch, tmp_path):
     monkeypatch.setattr(forest_trials, "ABLATION", {"dagger, forest": lambda forest: us.dagger(**TINY)})
-    trials = Trials("dagger", "forest", np.full((3, 2, 1), 5.0), np.ones((3, 2), int), final=np.full(2, 5.0))
-    monkeypatch.setattr(forest_trials, "run_trials", lambda *_, **__: (trials, []))
-    assert understudy("reproduce", "forest", "--trials", 2, "--out", "forest.csv", "--parts", "ablation")[0] == 0
+    monkeypatch.setattr(forest_trials, "run_trials", fake_trials)
+    assert reproduce("--parts", "ablation")[0] == 0
     assert [file.name for file in tmp_path.iterdir()] == ["forest-ablation.csv"]
+
+
+def test_the_unseen_learners_have_the_linear_critic_of_the_figure():
+    learner = forest_trials.UNSEEN[f"daequil, {forest_trials.DAEQUIL}"](SEVERAL)
+    assert (learner.critic, learner.episodes_per_round) == ("linear", 20)
 
 
 def test_the_output_is_a_csv_file(understudy):
     status, _, err = understudy("reproduce", "forest", "--out", "forest.txt")
     assert (status, "out is 'forest.txt'" in err) == (2, True)
-    assert figure.CLONED_FLIGHTS[0] == forest_trials.DEMONSTRATIONS  # the figure's first point is the same cloning

@@ -26,6 +26,7 @@ Part = Literal["figure", "ablation", "budget", "unseen"]
 CLONED_FLIGHTS = (10, 20, 40, 80, 160)
 """Demonstrated flights for cloning, to compare the value of expert actions."""
 TRAINING_FORESTS, UNSEEN_FORESTS = 20, 100
+EXPERT_EPISODES = 1000
 
 
 @dataclass
@@ -59,7 +60,7 @@ def reproduce_forest(
     path = Path(out or "docs/results/forest.csv")
     check_out(path)
     forest, results, ablation = Forest(), _Results(), _Results()
-    expert = float(rollout(forest, forest.expert(), 1000, 1, deterministic=False).returns.mean())
+    expert = float(rollout(forest, forest.expert(), EXPERT_EPISODES, 1, deterministic=False).returns.mean())
     drawn = "figure" in parts or "budget" in parts
     if drawn:
         _run_learners(forest_trials.LEARNERS, forest, trials, path, results)
