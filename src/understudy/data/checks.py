@@ -178,7 +178,7 @@ def _float32(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float32).reshape(len(array), -1)
 
 
-def _where(step: int, lengths: np.ndarray) -> str:
+def _where(step: int | np.integer, lengths: np.ndarray) -> str:
     """Name the episode and its step."""
     episode = int(np.searchsorted(np.cumsum(lengths), step, side="right"))
     return f"episode {episode}, step {step - int(lengths[:episode].sum())}"

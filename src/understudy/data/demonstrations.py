@@ -1,5 +1,6 @@
 """Demonstrations: an expert's episodes as concatenated arrays, checked when they are made."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, SupportsFloat
@@ -216,7 +217,7 @@ class Demonstrations:
 
         return part(~held), part(held if held.any() else ~held)
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write an npz file of plain arrays. On an error no partial file is left."""
         from understudy.data.files import save
 

@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SettingError, check_choice, check_positive, check_whole
 from understudy.game import NEEDS, Moments
 from understudy.tabular.compiling import over_batches

@@ -21,8 +21,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SettingError
 from understudy.tabular.compiling import exact
 from understudy.tabular.games import Game

@@ -18,8 +18,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from understudy.core.arrays import Array
 from understudy.core.errors import check_choice, check_not_negative
 from understudy.core.types import Pair
 from understudy.game import NEEDS, Moments, payoffs

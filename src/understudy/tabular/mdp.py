@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float, Int
 from understudy.core.arrays import Array
 from understudy.core.errors import SpecError
 
-Table = Float[Array, "t s a"]
+Table = Float[Array, "*batch t s a"]
+"""A number for each (t, s, a), for one MDP or a batch."""
 TOLERANCE = 1e-9
 """The allowed error of a sum of probabilities."""
 

@@ -36,8 +36,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_positive, check_whole
 from understudy.tabular.classical.matching import numbers
 from understudy.tabular.compiling import exact, over_batches
@@ -148,7 +149,7 @@ def match_states(mdp: FiniteMDP, observed: Any, tolerance: float, max_iterations
 
 
 @exact
-def _match_states(mdp: FiniteMDP, observed: Any, tolerance: float, max_iterations: int) -> tuple[Array, ...]:
+def _match_states(mdp: FiniteMDP, observed: Any, tolerance: Array, max_iterations: Array) -> tuple[Array, ...]:
     box, horizon = state_box(mdp), mdp.horizon
     # The KL divergence of trajectories is at least half of each ‖Δd_t‖₁², so the leaders are stable at η = α/4T. This α
     # balances the costs of the two regularisers.

@@ -42,9 +42,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 from scipy.optimize import linprog
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_choice, check_whole
 from understudy.tabular.classical.matching import check_features
 from understudy.tabular.compiling import exact, over_batches
@@ -67,7 +68,7 @@ def expansion(mdp: FiniteMDP, f: Any, g: Any, policy: Any, cut: int) -> Table:
 
 def combined_payoff(
     mdp: FiniteMDP, f: Any, g: Any, expert: Any, policy: Any, cut: int, moments: QMoments
-) -> Float[Array, ""]:
+) -> Float[Array, "*batch"]:
     """U(π, (f, g)) of (2) or (3), by the expansion: U2 at C along π, or U3 at C along π_E.
 
     At f = −r and g = −Q^π (off-Q) or −Q^{π_E} (on-Q) it is (J(π_E) − J(π)) / T for every `cut`.
@@ -89,12 +90,12 @@ def combined_difference(mdp: FiniteMDP, expert: Any, policy: Any, cut: int, mome
 
 def combined_suprema(
     mdp: FiniteMDP, expert: Any, policy: Any, cut: int, moments: QMoments
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
     """sup of U(π, (f, 0)) over the box F_r/2, and of U(π, (0, g)) over the box of F_Q/2T."""
     return _suprema(mdp, *combined_difference(mdp, expert, policy, cut, moments))
 
 
-def combined_bound(mdp: FiniteMDP, expert: Any, policy: Any, cut: int, moments: QMoments) -> Float[Array, ""]:
+def combined_bound(mdp: FiniteMDP, expert: Any, policy: Any, cut: int, moments: QMoments) -> Float[Array, "*batch"]:
     """2T · sup_f U + 2T² · sup_g U of (6), an upper bound on J(π_E) − J(π) for all |r_t(s, a)| ≤ 1.
 
     This is the off-Q (on-Q) bound at T' = 0 and the reward bound at T' ≥ T. The supplement has the looser form of (6).

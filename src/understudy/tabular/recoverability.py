@@ -39,8 +39,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int, Num
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_positive
 from understudy.tabular.classical.matching import numbers
 from understudy.tabular.compiling import exact, over_batches
@@ -133,7 +134,7 @@ class PlusMinus(Rewards):
 class Spanned(Rewards):
     """r = φ·θ with ‖θ‖₂ ≤ R: the features are R φ[t, s, a, k]."""
 
-    features: Float[Array, "t s a k"]
+    features: Float[Array, "*table k"]
 
     @property
     def label(self) -> str:
@@ -219,8 +220,8 @@ def difference(mdp: FiniteMDP, expert: Table, t: Array, s: Array, a: Array) -> T
 
 
 def over_mistakes(
-    measure: Callable[[Table], Float[Array, " t"]], mdp: FiniteMDP, expert: Table, mistakes: Mistakes
-) -> Table:
+    measure: Callable[[Table], Num[Array, " t"]], mdp: FiniteMDP, expert: Table, mistakes: Mistakes
+) -> Num[Array, "t s a"]:
     """A measure of Δ for every mistake (t, s, a), and 0 elsewhere.
 
     `measure(Δ)` is cumulative in time: entry t' is the measure of Δ up to t', and the last is that of all Δ. It is 0
@@ -263,13 +264,13 @@ def recovers_within(mdp: FiniteMDP, expert: Any) -> Any:
 
 
 @exact
-def classification_error(expert: Table, policy: Table) -> Float[Array, "t s"]:
+def classification_error(expert: Float[Array, "*b a"], policy: Float[Array, "*b a"]) -> Float[Array, "*b"]:
     """l_t(s) = Σ_a |π_E(a | s) − π(a | s)|: twice the error probability if the expert is deterministic."""
     return jnp.abs(jnp.asarray(expert) - policy).sum(-1)
 
 
 @exact
-def advantage_error(expert: Table, policy: Table) -> Float[Array, "t s"]:
+def advantage_error(expert: Float[Array, "*b a"], policy: Float[Array, "*b a"]) -> Float[Array, "*b"]:
     """e_t(s) = min_λ Σ_a |π(a | s) − λ π_E(a | s)| = max −E_{a ~ π} A over |A| ≤ 1 with E_{a ~ π_E} A = 0.
 
     The sum is piecewise linear and convex in λ, so one of its corners π(a | s) / π_E(a | s) is a minimum.

@@ -30,8 +30,9 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_choice, check_not_negative, check_positive, check_whole
 from understudy.game.players import TINY, follow_the_leader, linear_best_response, projected_gradient
 from understudy.game.solvers import Side as GameSide
@@ -192,7 +193,7 @@ class _Check(NamedTuple):
 
 @partial(exact, static=("side", "max_checks"))
 def _solve(
-    game: Game, moments: MomentClass, delta: float, alpha: float | Array, side: Side, max_checks: int
+    game: Game, moments: MomentClass, delta: float | Array, alpha: float | Array, side: Side, max_checks: int
 ) -> tuple[_Check, Int[Array, ""], Float[Array, " checks"]]:
     """Play CHECK_EVERY rounds at a time until the certificate is at most δ.
 

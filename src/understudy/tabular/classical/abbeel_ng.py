@@ -29,8 +29,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from understudy.core.arrays import Array
 from understudy.game import Card
 from understudy.tabular.classical.matching import Matched, check, linear, matched, moments
 from understudy.tabular.compiling import over_batches

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_positive, check_whole
 from understudy.tabular.compiling import over_batches
 from understudy.tabular.mdp import FiniteMDP, Table, check_policy
@@ -26,19 +27,19 @@ class Matched(NamedTuple):
     policy: Table
     weights: Weights
     """θ: the weights of the final cost."""
-    error: Float[Array, ""]
+    error: Float[Array, "*batch"]
     """‖μ(π) − μ_E‖₂ of this policy."""
-    iterations: Int[Array, ""]
-    tolerance: Float[Array, ""]
+    iterations: Int[Array, "*batch"]
+    tolerance: Float[Array, "*batch"]
     """The requested error."""
 
     @property
-    def met(self) -> Bool[Array, ""]:
+    def met(self) -> Bool[Array, "*batch"]:
         """Whether the error is within the tolerance. False if the iterations ran out."""
         return self.error <= self.tolerance
 
 
-def feature_moments(mdp: FiniteMDP, features: Any, policy: Any) -> Weights:
+def feature_moments(mdp: FiniteMDP, features: Any, policy: Any) -> Float[Array, "*batch k"]:
     """μ(π) = (1/T) Σ_t E_π φ_t(s_t, a_t), for features [s, a, k] (stationary) or [t, s, a, k]."""
     check_policy(mdp, policy)
     check_features(mdp, features)

@@ -31,8 +31,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from understudy.core.arrays import Array
 from understudy.core.errors import check_positive
 from understudy.game import Card
 from understudy.tabular.classical.matching import Matched, Weights, check, linear, matched, moments

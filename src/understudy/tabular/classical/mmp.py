@@ -41,8 +41,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SpecError, check_positive
 from understudy.game import Card
 from understudy.tabular.classical.matching import (
@@ -119,7 +120,7 @@ def _mmp(
     return matched(mdp, features, target, collapse(mdp, average), theta, k, tolerance)
 
 
-def slack(mdp: FiniteMDP, features: Any, expert: Any, weights: Any, margin: float = 1.0) -> Float[Array, ""]:
+def slack(mdp: FiniteMDP, features: Any, expert: Any, weights: Any, margin: float = 1.0) -> Float[Array, "*batch"]:
     """ξ = max_π L(π) − θ · (μ(π) − μ_E): the largest violation of the margin by a policy. Never negative."""
     check_policy(mdp, expert, "the expert")
     check_features(mdp, features)
