@@ -111,8 +111,12 @@ def test_ppo_learns_to_balance_a_pole():
     assert learned.evaluate(episodes=5).returns.mean() > 80
 
 
+LOGGED = {}
+"""The experience of the last update of `LoggingPlayer`."""
+
+
 class LoggingPlayer(RLPlayer):
-    """A player that learns nothing and returns its experience as metrics."""
+    """A player that learns nothing and logs its experience."""
 
     def init(self, key, spec):
         return jnp.zeros(())
@@ -120,7 +124,8 @@ class LoggingPlayer(RLPlayer):
     def improve(self, state, experience, progress, key):
         sample = experience.sample(key)
         logged = experience.new_steps._asdict() | {f"sampled_{name}": x for name, x in sample._asdict().items()}
-        return state, logged | {"progress": progress}
+        jax.debug.callback(LOGGED.update, logged)
+        return state, {"progress": progress}
 
     def policy(self, state):
         raise NotImplementedError
@@ -145,14 +150,14 @@ def test_rewards_are_the_environments_and_terminal_steps_do_not_bootstrap(trunca
     count = jnp.zeros(4, jnp.int32)
     steps = Transition(count, obs, obs + 1, obs + 0.5, terminal, last, ~terminal, count)
     reward = jnp.array([3.0, -1.0, 7.0, 0.5])
-    rows = jax.tree.map(
-        lambda x: jnp.concatenate([x, jnp.full_like(x, 9)]), (steps, reward)
-    )  # rows that are not filled yet
+    # The second half of the replay buffer is not filled yet.
+    rows = jax.tree.map(lambda x: jnp.concatenate([x, jnp.full_like(x, 9)]), (steps, reward))
     one = jax.tree.map(lambda x: x[None], steps)
     normalization = Normalization(jnp.zeros(1), jnp.ones(1), jnp.array([2.0]), jnp.array([2.0]))
     data = RoundData(None, replay=Replay(*rows, jnp.asarray(4)), new_steps=one, task_reward=reward[None], round=1)
     _, info = algorithm.update(TaskRewardState(jnp.zeros(()), normalization), data, jax.random.key(0))
-    logged = info.metrics
+    jax.effects_barrier()
+    logged = jax.tree.map(np.asarray, LOGGED)
     bootstrap = [1, 0, 1, 0] if truncation_is_terminal else [1, 0, 1, 1]
     np.testing.assert_array_equal(logged["reward"], reward[None])
     np.testing.assert_array_equal(logged["bootstrap"], [bootstrap])
@@ -162,7 +167,7 @@ def test_rewards_are_the_environments_and_terminal_steps_do_not_bootstrap(trunca
     assert set(rows.tolist()) == {0, 1, 2, 3}
     np.testing.assert_array_equal(logged["sampled_reward"], reward[rows])
     np.testing.assert_array_equal(logged["sampled_bootstrap"], np.array(bootstrap)[rows])
-    assert logged["progress"] == pytest.approx(2 / 5)
+    assert info.metrics["progress"] == pytest.approx(2 / 5)
 
 
 def test_settings_that_do_not_fit_the_player_are_refused():
