@@ -83,7 +83,7 @@ class InProgram(eqx.Module):
         """The arrays of the memory that a checkpoint stores after so many rounds."""
         return jax.tree.leaves(memory)
 
-    def restored(self, memory: Memory, arrays: list[Array]) -> Memory:
+    def restored(self, memory: Memory, arrays: list[np.ndarray]) -> Memory:
         """A fresh memory with the arrays of a checkpoint."""
         return jax.tree.unflatten(jax.tree.structure(memory), [jnp.asarray(array) for array in arrays])
 

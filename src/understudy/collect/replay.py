@@ -119,7 +119,7 @@ def stored(memory: ReplayMemory, schedule: Schedule, rounds: int) -> list[Array]
     return jax.tree.leaves(memory._replace(steps=steps, reward=reward))
 
 
-def restored(memory: ReplayMemory, arrays: list[Array]) -> ReplayMemory:
+def restored(memory: ReplayMemory, arrays: list[np.ndarray]) -> ReplayMemory:
     """A fresh memory with stored arrays in front of its empty rows."""
     leaves = [
         jnp.asarray(old) if old.shape[1:] == new.shape[1:] else new.at[:, : old.shape[1]].set(old)

@@ -64,7 +64,7 @@ class JaxSteps(InProgram):
     def stored(self, memory: Memory, rounds: int) -> list[Array]:
         return replay.stored(memory, self.schedule, rounds)
 
-    def restored(self, memory: Memory, arrays: list[Array]) -> Memory:
+    def restored(self, memory: Memory, arrays: list[np.ndarray]) -> Memory:
         return replay.restored(memory, arrays)
 
 
@@ -91,7 +91,7 @@ class GivenSteps(InProgram):
     def stored(self, memory: Memory, rounds: int) -> list[Array]:
         return replay.stored(memory, self.schedule, rounds)
 
-    def restored(self, memory: Memory, arrays: list[Array]) -> Memory:
+    def restored(self, memory: Memory, arrays: list[np.ndarray]) -> Memory:
         memory = replay.restored(memory, arrays)
         return memory._replace(returns=jnp.zeros_like(memory.returns))  # episodes on the host start again
 
