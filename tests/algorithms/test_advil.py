@@ -13,7 +13,7 @@ from understudy.game.critics import MLPCritic
 from understudy.game.stopping import PayoffThreshold
 from understudy.policies import Categorical, Deterministic, start
 from understudy.policies.networks import MLP
-from understudy.train.loop import traced
+from understudy.train.programs import traced
 
 TINY = {"rounds": 2, "gradient_steps": 3, "batch_size": 8, "hidden": (8,)}
 SMALL = {"hidden": (64, 64), "batch_size": 128, "policy_lr": 1e-3, "rounds": 12, "gradient_steps": 250}

@@ -16,7 +16,7 @@ from understudy.envs.finite import ExactValues
 from understudy.envs.values import MonteCarlo
 from understudy.experts.expert import Expert
 from understudy.tabular import FiniteMDP, best_response, performance, uniform
-from understudy.train.loop import traced
+from understudy.train.programs import traced
 
 TINY = {
     "rounds": 3,

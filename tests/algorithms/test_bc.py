@@ -10,7 +10,7 @@ import pytest
 import understudy as us
 from understudy.core.errors import SettingError
 from understudy.core.types import RoundData
-from understudy.train.loop import traced
+from understudy.train.programs import traced
 
 SMALL = {"hidden": (32, 32), "batch_size": 128, "lr": 3e-3, "rounds": 10, "gradient_steps": 200}
 

@@ -14,7 +14,7 @@ from understudy.core.errors import NeedsError, SettingError, SpecError
 from understudy.core.types import Dataset
 from understudy.experts.expert import Expert, as_expert
 from understudy.policies import start
-from understudy.train.loop import traced
+from understudy.train.programs import traced
 
 TINY = {"rounds": 4, "gradient_steps": 3, "batch_size": 8, "hidden": (8,), "episodes_per_round": 2}
 CRITIC = {"critic_steps": 20, "critic_hidden": (8,)}

@@ -12,7 +12,7 @@ from understudy.core.errors import DemonstrationError
 from understudy.core.types import Samples
 from understudy.policies import Categorical
 from understudy.policies.networks import MLP
-from understudy.train.loop import traced
+from understudy.train.programs import traced
 
 TINY = {"rounds": 2, "gradient_steps": 3, "batch_size": 64, "hidden": (8,)}
 
