@@ -118,7 +118,7 @@ def test_the_critic_gets_the_learners_probabilities_and_the_experts_actions_one_
     data, _ = discrete.split([1], 0.0)
     data = data.of(0)
     state = jax.jit(lambda key: algorithm.init(key, discrete.spec, data))(jax.random.key(0))
-    obs, expert_actions = state.normalization.encode_obs(data.steps.obs), np.zeros(len(data.steps.t), np.int32)
+    obs, expert_actions = state.normalization.encode_obs(data.steps.obs), jnp.zeros(len(data.steps.t), jnp.int32)
     visited = algorithm._with_probabilities(state, data)
     np.testing.assert_allclose(visited.steps.act, softmax(state.policy.net(obs)), atol=1e-6)
     first, second = (jax.tree.map(lambda x, i=i: x[i], state.critics) for i in (1, 2))
