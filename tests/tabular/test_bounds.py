@@ -186,6 +186,7 @@ def test_for_the_expert_payoff_bound_and_gap_are_zero():
         (lambda: measure(cliff(2).mdp, cliff(2).expert, np.full((2, 3, 2), 0.5), cliff(2).reward), SpecError, "action"),
     ],
 )
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_raise(make, error, words):
     with pytest.raises(error, match=words):
         make()

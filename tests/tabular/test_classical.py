@@ -427,11 +427,13 @@ def test_invalid_arguments_raise(algorithm):
         (learch, {"step": 0.0}, "step is 0.0"),
     ],
 )
+@pytest.mark.usefixtures("unchecked_types")
 def test_a_setting_outside_its_range_raises(algorithm, setting, words):
     with pytest.raises(SettingError, match=words):
         algorithm(*random_instance(0), **setting)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_of_moments_and_slack_raise():
     mdp, features, expert = random_instance(0)
     with pytest.raises(SpecError, match=r"the policy.*does not sum to one"):

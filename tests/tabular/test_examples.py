@@ -118,6 +118,7 @@ def test_the_tables_of_a_large_tree_are_views():
         (lambda: erring(EXAMPLES["CLIFF"], 0.5, 6), "where is 6"),
     ],
 )
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_raise(make, words):
     with pytest.raises(SettingError, match=words):
         make()

@@ -225,6 +225,7 @@ def test_half_the_classification_error_is_not_enough_for_a_stochastic_expert():
         (lambda mdp, expert: spanned(np.ones((2, 2, 1)), radius=0), SettingError, "radius is 0"),
     ],
 )
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_raise(make, error, words):
     with pytest.raises(error, match=words):
         make(*small(0))

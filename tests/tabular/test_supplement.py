@@ -315,6 +315,7 @@ def test_the_errors_of_a_span_bound_its_gaps():
         assert float(imitation_gap(mdp, features @ theta, expert, found.policy)) <= found.errors.sum() + 1e-12
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_raise():
     mdp, reward, expert, learner, _ = random_instances(14, 3, 2, 4)
     batch, _, experts, *_ = random_instances(14, 3, 2, 4, batch=(2,))
@@ -370,6 +371,7 @@ OF_POLICIES = {
 
 
 @pytest.mark.parametrize("function", OF_POLICIES.values(), ids=OF_POLICIES)
+@pytest.mark.usefixtures("unchecked_types")
 def test_an_invalid_policy_raises(function):
     """For one MDP, and for a batch if the function takes batches."""
     mdp, reward, expert, learner, _ = random_instances(15, 3, 2, 4)
@@ -388,6 +390,7 @@ def test_an_invalid_policy_raises(function):
             function(mdps, rewards, experts, 2 * learners)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_an_invalid_cost_raises():
     mdp, reward, expert, learner, _ = random_instances(16, 3, 2, 4)
     broken = np.where(reward == reward.max(), np.inf, reward)

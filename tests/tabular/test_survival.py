@@ -258,6 +258,7 @@ def test_the_table_on_the_page_is_current(table):
     assert lines == [f"| {row.form} | {' | '.join(f'{number:.2f}' for number in row[1:])} |" for row in table]
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_raise(chain):
     expert = visits(chain, SHORT)
     for q in (0, 1, -0.5, "often"):

@@ -143,6 +143,7 @@ def test_the_two_losses_of_daequil_agree_at_the_collected_policy():
                 loss(other_game)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_of_daequils_losses_raise():
     mdp, expert, learner, _ = random_game(0)
     game, box, f = Game("on-Q", mdp, expert), q_box(mdp), np.zeros(mdp.shape)

@@ -115,6 +115,7 @@ def test_the_occupancy_of_a_collapsed_mixture_is_the_average_occupancy():
     np.testing.assert_allclose(occupancy(mdp, mixture(mdp, [expert, learner], [0.5, 0.5])), mean, atol=1e-12)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_invalid_arguments_raise():
     mdp, expert, _, _ = random_game(0)
     with pytest.raises(SettingError, match="moments"):

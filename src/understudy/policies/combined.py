@@ -16,7 +16,7 @@ from understudy.policies.normalization import Normalization
 class Tabular(Policy):
     """π(a | s) = table[s, a] on a finite MDP; the observation is the index of the state."""
 
-    table: Float[Array, "s a"]
+    table: Float[Array, "*stack s a"]
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start(shape)
