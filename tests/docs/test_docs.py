@@ -23,6 +23,8 @@ SHORT = {
 """Options that shorten the commands of the pages."""
 NOT_RUN = ("reproduce", "--ray", "--resume")
 """Commands of the pages that take hours, a cluster, or a run that was interrupted."""
+FRAGMENTS = ("CONTRIBUTING.md",)
+"""Pages whose Python blocks are parts of a file."""
 
 
 def blocks(page, language):
@@ -59,7 +61,9 @@ def test_every_algorithm_has_a_page_and_a_place_in_the_readme(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.relative_to(ROOT).as_posix()
+    "page",
+    [page for page in PAGES if blocks(page, "python") and page.name not in FRAGMENTS],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_python_examples_run_twice(page, monkeypatch, tmp_path):
     """In one namespace per page, with the arrays that an example takes as given. Files of the first run stay."""
