@@ -4,12 +4,6 @@ import os
 import signal
 from pathlib import Path
 
-# Shapes and types in annotations are checked at run time, in every module of the package.
-from jaxtyping import install_import_hook
-
-if os.environ.get("UNDERSTUDY_TEST_TYPES", "on") != "off":
-    install_import_hook("understudy", "typeguard.typechecked")
-
 import jax
 import numpy as np
 import pytest

@@ -8,7 +8,7 @@ The command line, the documentation and `config.json` are generated from the sam
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ NEEDS: dict[Moments, tuple[Need, ...]] = {
 BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
 DEFAULT = "default"
 Part = TypeVar("Part", bound=eqx.Module)
+Kind = TypeVar("Kind", bound="Algorithm")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Algorithm(eqx.Module):
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 
-    def __new__(cls, *_: Any, **settings: Any) -> Self:
+    def __new__(cls, *_: Any, **settings: Any) -> Any:
         check_names(cls, settings)
         return super().__new__(cls)
 
@@ -132,7 +133,7 @@ class Algorithm(eqx.Module):
         return carry, jnp.asarray(True), jnp.asarray(False)
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
+    def preset(cls: type[Kind], name: str, **changes: Any) -> Kind:
         """The named settings, with changes: `advil.preset("paper", rounds=200)`."""
         if name != DEFAULT and name not in cls.presets:
             raise unknown(f"preset of {cls.card.name}", name, [DEFAULT, *cls.presets])
@@ -146,7 +147,7 @@ class Algorithm(eqx.Module):
         return next((name for name in (DEFAULT, *self.presets) if self.preset(name) == self), "custom")
 
 
-def adjusted(part: Part, given: Part | Mapping[str, Any]) -> Part:
+def adjusted(part: Any, given: Any) -> Any:
     """A part of an algorithm, such as its RL player: replaced by another one, or with some of its settings changed."""
     if not (isinstance(given, Mapping) and isinstance(part, eqx.Module)):
         return given
@@ -154,7 +155,7 @@ def adjusted(part: Part, given: Part | Mapping[str, Any]) -> Part:
     return replace(part, **given)
 
 
-def adjustable(default: Part) -> Callable[[Part | Mapping[str, Any]], Part]:
+def adjustable(default: Part) -> Callable[[Any], Part]:
     """The converter of a part's field: `sac={"lr": 1e-3}` changes one setting of the default player.
 
     A converter knows neither the preset, which `preset` handles, nor what `dataclasses.replace` replaces.

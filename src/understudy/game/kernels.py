@@ -9,6 +9,8 @@ Random Fourier features approximate k by a product, k(x, y) ≈ φ(x) · φ(y), 
 and uniform b (Rahimi and Recht, 2007). The mean of k over any number of samples is then a vector of D numbers.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -58,7 +60,7 @@ class GaussianKernel(eqx.Module):
         return jnp.exp(-squared_distances(x, y) / (2 * self.bandwidth**2))
 
 
-def bandwidth_of(distances: Array) -> Array:
+def bandwidth_of(distances: Any) -> Any:
     """h from the distances between steps, on JAX or NumPy. NaN entries are ignored; if there are no others, so is h."""
     xp = namespace(distances)
     return xp.maximum(xp.nanmedian(distances), xp.sqrt(xp.nanmean(xp.square(distances))) / 2)

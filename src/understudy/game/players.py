@@ -38,7 +38,7 @@ def gradient(optimizer: optax.GradientTransformation, aux: bool = False) -> Play
 
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
-    ) -> tuple[Strategy, Memory, Float[Array, ""]]:
+    ) -> tuple[Strategy, Memory, Any]:
         value, gradient = eqx.filter_value_and_grad(loss, has_aux=aux)(strategy, key)
         updates, memory = optimizer.update(gradient, memory, eqx.filter(strategy, eqx.is_inexact_array))
         return eqx.apply_updates(strategy, updates), memory, value
@@ -83,7 +83,7 @@ def averaging(player: Player, decay: float | Array) -> Player:
 
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
-    ) -> tuple[Strategy, Memory, Float[Array, ""]]:
+    ) -> tuple[Strategy, Memory, Any]:
         strategy, inner, value = player.move(key, strategy, memory.memory, loss)
         d = jnp.minimum(decay, (1 + memory.moves) / (10 + memory.moves))
         average = jax.tree.map(lambda mean, new: d * mean + (1 - d) * new, memory.average, strategy)
@@ -99,7 +99,7 @@ def side_by_side(player: Player) -> Player:
 
     def move(
         key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
-    ) -> tuple[Strategy, Memory, Float[Array, ""]]:
+    ) -> tuple[Strategy, Memory, Any]:
         keys = jax.random.split(key, jax.tree.leaves(strategy)[0].shape[0])
         strategy, memory, value = jax.vmap(lambda k, x, m: player.move(k, x, m, loss))(keys, strategy, memory)
         return strategy, memory, jax.tree.map(lambda v: v.mean(0), value)

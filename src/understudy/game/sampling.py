@@ -14,11 +14,11 @@ from understudy.core.types import Dataset, Transition
 
 
 class Rows(NamedTuple):
-    """The rows of a dataset that may be sampled: the first `count` entries of `index`."""
+    """The rows of a dataset that may be sampled: the first `size` entries of `order`."""
 
-    index: Int[Array, " n"] | None
+    order: Int[Array, " n"] | None
     """Row numbers, the usable ones first. None: row i is i."""
-    count: Int[Array, ""]
+    size: Int[Array, ""]
 
     @classmethod
     def where(cls, mask: Bool[Array, " n"]) -> "Rows":
@@ -27,11 +27,11 @@ class Rows(NamedTuple):
 
     def row(self, i: Int[Array, "..."]) -> Int[Array, "..."]:
         """The i-th usable row."""
-        return i if self.index is None else self.index[i]
+        return i if self.order is None else self.order[i]
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int[Array, "..."]:
         """Rows drawn uniformly, with replacement; row 0 if there are none."""
-        return self.row(jax.random.randint(key, shape, 0, jnp.maximum(self.count, 1)))
+        return self.row(jax.random.randint(key, shape, 0, jnp.maximum(self.size, 1)))
 
 
 class Draw(NamedTuple):
@@ -47,11 +47,11 @@ class Draw(NamedTuple):
 
 def draw_from_both(key: Key[Array, ""], count: int, first: Rows, second: Rows) -> Draw:
     """Rows drawn uniformly from the two sets of rows together."""
-    index = jax.random.randint(key, (count,), 0, first.count + second.count)
+    index = jax.random.randint(key, (count,), 0, first.size + second.size)
     return Draw(
-        index < first.count,
-        first.row(jnp.minimum(index, first.count - 1)),
-        second.row(jnp.maximum(index - first.count, 0)),
+        index < first.size,
+        first.row(jnp.minimum(index, first.size - 1)),
+        second.row(jnp.maximum(index - first.size, 0)),
     )
 
 
@@ -73,7 +73,7 @@ def sample_halves(
 ) -> Transition:
     """count // 2 steps of the first dataset, then the rest from the second."""
     half = count // 2
-    sizes = jnp.where(jnp.arange(count) < half, first[1].count, second[1].count)
+    sizes = jnp.where(jnp.arange(count) < half, first[1].size, second[1].size)
     index = jax.random.randint(key, (count,), 0, sizes)
     rows = first[1].row(index[:half]), second[1].row(index[half:])
     return jax.tree.map(lambda a, b: jnp.concatenate([a[rows[0]], b[rows[1]]]), first[0], second[0])
@@ -84,6 +84,6 @@ def with_actions(data: Dataset, act: Array) -> Dataset:
     return data._replace(steps=data.steps._replace(act=act))
 
 
-def take(tree: Any, rows: Int[Array, "..."]) -> Any:
+def take(tree: Any, rows: Int[Array, "..."] | int) -> Any:
     """The given rows of every array in a pytree."""
     return jax.tree.map(lambda x: x[rows], tree)

@@ -10,7 +10,7 @@ in `understudy.learn`. Players work in normalized coordinates (`policies.Normali
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -54,7 +54,7 @@ class Experience(NamedTuple):
 class RLPlayer(eqx.Module):
     """Abstract base class; the module docstring describes the methods. Subclasses are final."""
 
-    def __new__(cls, *_: Any, **settings: Any) -> Self:
+    def __new__(cls, *_: Any, **settings: Any) -> Any:
         check_names(cls, settings)
         return super().__new__(cls)
 

@@ -209,7 +209,7 @@ def actor_loss(
 
 
 def temperature_loss(
-    log_temperature: Float[Array, ""], log_prob: Float[Array, ""], entropy: float | Array
+    log_temperature: Float[Array, ""], log_prob: Float[Array, ""], entropy: float | int | Array
 ) -> Float[Array, ""]:
     """−log α · (E log π(x | s) + H). α grows while the entropy is below H."""
     return -log_temperature * (log_prob + entropy)
