@@ -112,6 +112,7 @@ class DAgger(Algorithm):
         return DAggerState(policy, self._player().init(policy), Normalization.fit(spec, demonstrations), aggregated)
 
     def update(self, state: DAggerState, data: RoundData, key: Key[Array, ""]) -> tuple[DAggerState, Info]:
+        assert data.expert_actions is not None
         aggregated = state.aggregated.extend(with_actions(data.queried, data.expert_actions))  # line 3
         sources = [(part.steps, Rows(None, part.size)) for part in (data.demonstrations, aggregated)]
 
