@@ -201,44 +201,39 @@ class DAeQuIL(Algorithm):
         """The policy with the smallest payoff, or the last one if none was rolled out."""
         return Normalized(state.best.policy_or(state.policy), state.normalization)
 
-    def gaps(
-        self, state: DAeQuILState, critic: FeatureCritic, steps: Transition, expert_actions: Array
-    ) -> Float[Array, " n"]:
+    def gaps(self, state: DAeQuILState, critic: FeatureCritic, steps: Transition, answers: Array) -> Float[Array, " n"]:
         """f(s, a) − f(s, a_E) at each step: the learner's action and the expert's."""
-        learner, expert = (
-            self._critic_inputs(state.normalization, steps.obs, act, critic) for act in (steps.act, expert_actions)
-        )
+        acts = (steps.act, answers)
+        learner, expert = (self._critic_inputs(state.normalization, steps.obs, act, critic) for act in acts)
         return jax.vmap(critic)(steps.t, *learner) - jax.vmap(critic)(steps.t, *expert)
 
     def _best_response(
-        self, state: DAeQuILState, visited: Dataset, expert_actions: Array, key: Key[Array, ""]
+        self, state: DAeQuILState, visited: Dataset, answers: Array, key: Key[Array, ""]
     ) -> FeatureCritic:
         if self.critic == "linear":
-            return self._linear_best_response(state, visited, expert_actions)
-        # The networks of all rounds are made in `init`: on two cores, batched QR factorisations in two programs at once
-        # deadlock.
+            return self._linear_best_response(state, visited, answers)
+        # `init` makes the networks of all rounds: batched QR factorisations in two programs at once can deadlock.
         fresh = take(state.critics, state.round)
-        rows = Rows(None, visited.size)
 
         def loss(critic: FeatureCritic, k: Key[Array, ""]) -> Float[Array, ""]:
-            steps, answers = take((visited.steps, expert_actions), rows.sample(k, (self.batch_size,)))
+            steps, sampled = take((visited.steps, answers), Rows(None, visited.size).sample(k, (self.batch_size,)))
             penalty = jnp.zeros(())
-            for act in (steps.act, answers):
+            for act in (steps.act, sampled):
                 inputs = self._critic_inputs(state.normalization, steps.obs, act, critic)
                 penalty += mean_penalty(critic, steps.t, *inputs, 0.0)
-            return -self.gaps(state, critic, steps, answers).mean() + self.gradient_weight * penalty
+            return -self.gaps(state, critic, steps, sampled).mean() + self.gradient_weight * penalty
 
         player = best_response(optax.adam(self.lr), self.critic_steps, lambda k: fresh)
         return player.move(key, fresh, (), loss)[0]
 
-    def _linear_best_response(self, state: DAeQuILState, visited: Dataset, expert_actions: Array) -> LinearCritic:
+    def _linear_best_response(self, state: DAeQuILState, visited: Dataset, answers: Array) -> LinearCritic:
         """w = g / ‖g‖, with g the difference of the two sides' mean moments."""
         critic = take(state.critics, 0)
         assert isinstance(critic, LinearCritic)
         steps = visited.steps
         learner, expert = (
             jax.vmap(critic.features)(*self._critic_inputs(state.normalization, steps.obs, act, critic))
-            for act in (steps.act, expert_actions)
+            for act in (steps.act, answers)
         )
         gap = jnp.sum(jnp.where(visited.mask[:, None], learner - expert, 0), axis=0) / jnp.maximum(visited.size, 1)
         return replace(critic, weights=gap / jnp.maximum(jnp.linalg.norm(gap), 1e-6))
