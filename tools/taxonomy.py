@@ -1,7 +1,7 @@
 """Write the taxonomy of README.md and docs/index.md from the algorithms' cards.
 
-    python tools/taxonomy.py            write the parts between <!-- taxonomy --> and <!-- /taxonomy -->
-    python tools/taxonomy.py --check    exit with status 1 if a page is out of date
+python tools/taxonomy.py            write the parts between <!-- taxonomy --> and <!-- /taxonomy -->
+python tools/taxonomy.py --check    exit with status 1 if a page is out of date
 """
 
 import re

@@ -27,6 +27,7 @@ NAMES = [*us.ALGORITHMS, OTHERS]
 CASES = [(name, kind) for name in NAMES for kind in find(name).card.actions]
 # One kind of actions for each algorithm, in turn, where a case takes many seconds to compile.
 ONE_KIND = [(name, find(name).card.actions[i % len(find(name).card.actions)]) for i, name in enumerate(NAMES)]
+BOTH_KINDS = [pytest.param(*case, marks=[] if case in ONE_KIND else pytest.mark.slow) for case in CASES]
 
 
 def small(name) -> Algorithm:
@@ -116,7 +117,7 @@ def test_vmap_over_seeds_agrees_with_a_loop(name, demonstrations):
         assert_close(jax.tree.map(lambda x, i=seed: x[i], together), alone(seed))
 
 
-@pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
+@pytest.mark.parametrize(("name", "demonstrations"), BOTH_KINDS, indirect=["demonstrations"])
 def test_the_same_seed_repeats_exactly_and_different_seeds_differ(name, demonstrations, imitate):
     """On two episodes, as the next test's separate calls: on two cores or more, the programs are the same."""
     first, second = (imitate(small(name), demonstrations.first(2), seeds=2) for _ in range(2))

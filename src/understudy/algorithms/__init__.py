@@ -72,4 +72,4 @@ def _checked(name: str, value: Any) -> type[Algorithm]:
         raise AlgorithmError(
             f"algorithm '{name}' is {value!r}: a subclass of understudy.Algorithm with a card is needed"
         )
-    return value  # type: ignore[no-any-return]
+    return value

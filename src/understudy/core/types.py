@@ -1,7 +1,7 @@
-"""The data that flows: what a task looks like, one step of it, many steps, and the pair of samples a payoff compares.
+"""The data types of the library: a task's spec, one step, datasets of steps, and the samples that a payoff compares.
 
-Shapes are those of one example or one run; callers vmap. `terminal` says that the state after this step is absorbing,
-`last` that the episode's record ends here, and the two are never the same field: a time limit sets `last` alone.
+Shapes are those of one example or one run; callers vmap. `terminal` says that the next state is absorbing, `last`
+that the episode's record ends. They are two fields: a time limit sets `last` alone.
 """
 
 import operator
@@ -45,7 +45,7 @@ class Continuous:
         return (len(self.low),)
 
     def outside(self, actions: np.ndarray) -> np.ndarray:
-        """Which numbers are beyond the bounds, by more than rounding makes."""
+        """Mask of numbers beyond the bounds, by more than rounding."""
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
         slack = 1e-5 * (high - low)
         return np.asarray((actions < low - slack) | (actions > high + slack))
@@ -71,7 +71,7 @@ class Discrete:
         return ()
 
     def outside(self, actions: np.ndarray) -> np.ndarray:
-        """Which are none of them."""
+        """Mask of invalid actions."""
         return np.asarray((actions < 0) | (actions >= self.n) | (actions != np.floor(actions)))
 
 
@@ -80,13 +80,13 @@ ActionSpace = Continuous | Discrete
 
 @dataclass(frozen=True)
 class Spec:
-    """What a task looks like from outside: observations, actions, and the horizon T of the paper's sums."""
+    """A task's observations, actions, and horizon T."""
 
     obs_shape: tuple[int, ...]
     action: ActionSpace
     horizon: int
     policy_obs: tuple[int, ...] | None = None
-    """Which numbers of the flat observation the policy sees; None: all. Critics see all of them either way."""
+    """Indices of the flat observation that the policy sees; None: all. Critics see all of them."""
 
     def __post_init__(self) -> None:
         if self.policy_obs is None:
@@ -115,7 +115,7 @@ class Spec:
         return self.action.n if isinstance(self.action, Discrete) else len(self.action.low)
 
     def with_extra_obs(self, count: int) -> "Spec":
-        """The same task with `count` more numbers at the end of the observation, which the policy sees."""
+        """The same task with `count` more numbers at the end of the observation, visible to the policy."""
         size = self.obs_size + count
         seen = None if self.policy_obs is None else (*self.policy_obs, *range(self.obs_size, size))
         return replace(self, obs_shape=(size,), policy_obs=seen)
@@ -131,27 +131,27 @@ class Transition(NamedTuple):
     terminal: Bool[Array, "..."]
     """The next state is absorbing. A time limit is not a terminal state."""
     last: Bool[Array, "..."]
-    """The episode's record ends with this step, for whatever reason."""
+    """The episode's record ends with this step, by termination or truncation."""
     known_next: Bool[Array, "..."]
-    """Whether next_obs was recorded. Demonstrations often lack the state after an episode's last step."""
+    """Whether next_obs was recorded. Demonstrations often lack the last one of an episode."""
     round: Int[Array, "..."]
-    """The round of the algorithm that produced the step; demonstrations are round -1."""
+    """The round that collected the step; -1 for demonstrations."""
 
 
 class Dataset(NamedTuple):
-    """Steps padded to a common size; the first `size` are real. Runs with different data are one vmapped program."""
+    """Steps padded to a common size; the first `size` are real, so that runs with different data share one program."""
 
     steps: Transition
     size: Int[Array, ""]
     episodes: Int[Array, ""] | None = None
-    """How many episodes they come from, where that is known: some of an episode's steps may be kept aside."""
+    """How many episodes the steps come from, where that is known. Some of an episode's steps may be held out."""
 
     @property
     def mask(self) -> Bool[Array, " n"]:
         return jnp.arange(self.steps.t.shape[0]) < self.size
 
     def of(self, runs: Any) -> "Dataset":
-        """Where sizes are those of several runs: the same steps, for one run or some of them."""
+        """The dataset of one run, or of some runs, where `size` has an entry for each run."""
         return self._replace(size=self.size[runs], episodes=None if self.episodes is None else self.episodes[runs])
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
@@ -161,18 +161,18 @@ class Dataset(NamedTuple):
 
     @classmethod
     def empty(cls, like: "Dataset", capacity: int) -> "Dataset":
-        """Room for `capacity` steps of the kind that another dataset has."""
+        """An empty dataset for `capacity` steps with the shapes of another."""
         steps = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), like.steps)
         return cls(steps, jnp.zeros((), jnp.int32))
 
     def extend(self, new: "Dataset") -> "Dataset":
-        """With the real steps of another behind its own; what exceeds its room is dropped."""
+        """With the real steps of another appended; steps beyond the capacity are dropped."""
         steps = appended(self.steps, self.size, new.steps, new.size)
         return Dataset(steps, jnp.minimum(self.size + new.size, self.steps.t.shape[0]).astype(jnp.int32))
 
 
 def appended(old: Any, size: Int[Array, ""], new: Any, count: Int[Array, ""]) -> Any:
-    """Arrays whose first `size` rows are real, with the first `count` rows of `new` behind those."""
+    """Arrays whose first `size` rows are real, with the first `count` rows of `new` appended."""
     room, rows = (jax.tree.leaves(side)[0].shape[0] for side in (old, new))
     index = jnp.arange(rows)
     place = jnp.where(index < count, size + index, room)
@@ -251,14 +251,14 @@ class Pair(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a person would plot of a round, and whether the run goes on after it."""
+    """The metrics of an update, and whether the run stops."""
 
     metrics: dict[str, Float[Array, ""]]
     stop: Int[Array, ""] | int = 0
-    """0 to go on; i to stop for the i-th of the algorithm's `stop_reasons`."""
+    """0: continue; i: stop for the i-th of the algorithm's `stop_reasons`."""
     undo: Bool[Array, ""] | bool = False
-    """The round spoiled what was there: the state from before it is kept."""
+    """Keep the state from before this update."""
 
 
 State = Any
-"""An algorithm's state: a pytree of arrays, everything its next round needs and nothing else."""
+"""An algorithm's state: a pytree of arrays with everything that its next update needs."""

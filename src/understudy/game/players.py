@@ -36,9 +36,7 @@ def gradient(optimizer: optax.GradientTransformation, aux: bool = False) -> Play
     def init(strategy: Strategy) -> Memory:
         return optimizer.init(eqx.filter(strategy, eqx.is_inexact_array))
 
-    def move(
-        key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
-    ) -> tuple[Strategy, Memory, Any]:
+    def move(key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss) -> tuple[Strategy, Memory, Any]:
         value, gradient = eqx.filter_value_and_grad(loss, has_aux=aux)(strategy, key)
         updates, memory = optimizer.update(gradient, memory, eqx.filter(strategy, eqx.is_inexact_array))
         return eqx.apply_updates(strategy, updates), memory, value
@@ -81,9 +79,7 @@ def averaging(player: Player, decay: float | Array) -> Player:
     def init(strategy: Strategy) -> Memory:
         return Averaged(player.init(strategy), jax.tree.map(jnp.asarray, strategy), jnp.zeros((), jnp.int32))
 
-    def move(
-        key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
-    ) -> tuple[Strategy, Memory, Any]:
+    def move(key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss) -> tuple[Strategy, Memory, Any]:
         strategy, inner, value = player.move(key, strategy, memory.memory, loss)
         d = jnp.minimum(decay, (1 + memory.moves) / (10 + memory.moves))
         average = jax.tree.map(lambda mean, new: d * mean + (1 - d) * new, memory.average, strategy)
@@ -97,9 +93,7 @@ def side_by_side(player: Player) -> Player:
     loss is their mean.
     """
 
-    def move(
-        key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss
-    ) -> tuple[Strategy, Memory, Any]:
+    def move(key: Key[Array, ""], strategy: Strategy, memory: Memory, loss: Loss) -> tuple[Strategy, Memory, Any]:
         keys = jax.random.split(key, jax.tree.leaves(strategy)[0].shape[0])
         strategy, memory, value = jax.vmap(lambda k, x, m: player.move(k, x, m, loss))(keys, strategy, memory)
         return strategy, memory, jax.tree.map(lambda v: v.mean(0), value)

@@ -61,8 +61,8 @@ def check_policy(algorithm: Algorithm, spec: Spec, state: State, demonstrations:
     space = spec.action
     if isinstance(space, Continuous) and isinstance(policy, NetworkPolicy | Ensemble) and not _unit_box(space):
         raise AlgorithmError(
-            f"{name}.policy returned a {type(policy).__name__}, whose actions are in [-1, 1]. The environment's are from "
-            f"{space.low} to {space.high}: return Normalized(policy, state.normalization)"
+            f"{name}.policy returned a {type(policy).__name__}, whose actions are in [-1, 1]. The environment's are "
+            f"from {space.low} to {space.high}: return Normalized(policy, state.normalization)"
         )
     obs = np.asarray(demonstrations.steps.obs[:SAMPLE])
     host: Any = jax.tree.map(np.asarray, policy)

@@ -1,4 +1,4 @@
-"""The front door: an algorithm and demonstrations in, policies out."""
+"""`imitate`: an algorithm and demonstrations in, trained policies out."""
 
 import json
 import operator
@@ -14,19 +14,19 @@ import numpy as np
 from understudy.collect.choose import collector_for
 from understudy.core.errors import DemonstrationError, NeedsError, SettingError, check_callable, check_seed, check_whole
 from understudy.core.progress import Progress
-from understudy.core.types import Dataset, Discrete
+from understudy.core.types import Dataset, Discrete, Spec
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor
-from understudy.train import loop as run
+from understudy.train import loop
 from understudy.train.checkpoints import Checkpoint, digest
 from understudy.train.logs import Logs
 from understudy.train.results import Result, Run, hyperparameters, provenance
-from understudy.train.selection import held_out, held_out_payoff
+from understudy.train.selection import HeldOut, held_out, held_out_payoff
 
 HOLDOUT = 0.02
-"""The fraction of steps kept aside. Small: with few demonstrations, what is held out is missed in training."""
+"""The default fraction of held-out steps. It is small: with few demonstrations, training misses them."""
 NEED_WORDS = {
     "environment": "an environment: pass env=, or --env in the shell",
     "expert": "a queryable expert: pass expert=, or --expert in the shell",
@@ -43,25 +43,35 @@ def imitate(
     holdout: float = HOLDOUT,
     progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    visit: run.Visit | None = None,
+    visit: loop.Visit | None = None,
     policy_obs: Sequence[int] | None = None,
     workers: int | None = None,
     logs: Logs | str | os.PathLike[str] | None = None,
 ) -> Result:
-    """Learn policies from demonstrations.
+    """Train policies from demonstrations.
 
-    `seeds=5` trains five policies in one compiled program, a list names the seeds. `episodes` uses the first few
-    episodes; a list of counts trains every seed on each, still in one program. `holdout` is the fraction of steps kept
-    aside for selecting among the policies. `env`, where an algorithm does not need it, tells bounds and horizon and is
-    checked against the demonstrations; `expert`, where it asks nobody, is left alone. Ctrl-C ends training at the end
-    of a round and returns what there is, with `result.interrupted` set. `checkpoint` names a file that keeps the place
-    now and then: the same call goes on from it, after an interruption or a crash: to the same policies where nothing is
-    played or in a JAX environment, in Gymnasium with new episodes. Remove it once the result is saved. `visit` may look
-    at the learners' states after each round (`run.Visit`). `policy_obs` names the numbers of the observation that the
-    policy sees, by index, where it must do without the others; critics still see all of it. `workers` is how many
-    processes step a Gymnasium environment for an algorithm that learns while it plays (0: this one; default: as many as
-    pay); the policies are the same however many there are. `logs` names a directory where each round is written down as
-    it ends, as CSV and, if asked for, for TensorBoard and Weights & Biases: `Logs("runs/advil.logs", ["tensorboard"])`.
+    Args:
+        algorithm: A value such as `us.bc()`.
+        demonstrations: `Demonstrations`, the name of a bundled task, or the path of an npz file.
+        env: The environment. Algorithms that do not need it take action bounds and horizon from it, and check the
+            demonstrations against it.
+        expert: Who is queried, for algorithms that query an expert.
+        seeds: How many seeds to train, from 0, or a list of seeds. All train in one compiled program.
+        episodes: Use the first so many demonstrated episodes. A list trains every seed on each number.
+        holdout: The fraction of steps that is held out to select among the policies.
+        progress: Called after each round with the rounds done, all rounds, and the mean of each metric.
+        checkpoint: A file that stores the state of training now and then. The same call resumes from it: to the same
+            policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
+            result is saved.
+        visit: Called after each round with its number and a function that returns the states of all runs.
+        policy_obs: Indices of the observation that the policy sees. Critics see all of it.
+        workers: Processes that step a Gymnasium environment, for algorithms with a schedule (0: this process). The
+            policies do not depend on it. Default: as many as are worth starting.
+        logs: A directory where each round is logged as CSV, or `Logs(directory, ["tensorboard"])`.
+
+    Returns:
+        A `Result` with a policy for each seed and number of episodes. Ctrl-C ends training at the end of a round; the
+        result has what was trained until then, with `result.interrupted` set.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     check_callable("rounds done, all rounds and a dict of metrics", progress=progress)
@@ -79,17 +89,16 @@ def imitate(
         _check_next_states(algorithm.card.title, training)
     keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
 
-    settings, kept = hyperparameters(algorithm), None
+    settings, place = hyperparameters(algorithm), None
     if checkpoint is not None:
         named = json.dumps([algorithm.card.name, settings])
         data = (training.steps, count_list, demonstrations.spec)
         identity = {"settings": named, "demonstrations": data, "seeds": seed_list, "policy_obs": spec.policy_obs}
-        kept = Checkpoint(checkpoint, identity)
+        place = Checkpoint(checkpoint, identity)
     collector = collector_for(algorithm, env, expert, [seed for _, seed in pairs], workers)
-    name = algorithm.card.name
-    asked = {
+    request = {
         "algorithm": {
-            "name": name,
+            "name": algorithm.card.name,
             "preset": algorithm.preset_name,
             "hyperparameters": settings,
             "card": asdict(algorithm.card),
@@ -101,37 +110,51 @@ def imitate(
         "demonstrations": summary(demonstrations),
     }
     with ExitStack() as stack:
-        log = None if logs is None else stack.enter_context(logs.opened(pairs, asked | provenance()))
-        trained = run.train(algorithm, spec, training, keys, collector, progress, kept, visit, held, log)
-        states = jax.device_get(trained.states)
+        log = None if logs is None else stack.enter_context(logs.opened(pairs, request | provenance()))
+        trained = loop.train(algorithm, spec, training, keys, collector, progress, place, visit, held, log)
         criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
-        runs, actors = [], []
-        for index, (count, seed) in enumerate(pairs):
-            state = jax.tree.map(lambda x, i=index: x[i], states)
-            policy, own = algorithm.final_policy(state), algorithm.final_payoff(state)
-            actor = Actor(policy, spec, {"algorithm": name, "seed": seed, "episodes": count, "env": demonstrations.env})
-            payoff = held_out_payoff(actor, criteria[count]) if own is None else own
-            status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
-            runs.append(Run(seed, count, status, payoff))
-            actors.append(actor)
+        runs, actors = _judged(algorithm, spec, trained, pairs, criteria, demonstrations.env)
         if log is not None:
             log.end(runs)
-    config = {**asked, "seconds": round(trained.seconds, 3), **provenance()}
+    config = {**request, "seconds": round(trained.seconds, 3), **provenance()}
     return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
 
 
+def _judged(
+    algorithm: Algorithm,
+    spec: Spec,
+    trained: loop.Training,
+    pairs: list[tuple[int, int]],
+    criteria: dict[int, HeldOut],
+    env: str | None,
+) -> tuple[list[Run], list[Actor]]:
+    """The runs with their held-out payoffs, and their final policies."""
+    states = jax.device_get(trained.states)
+    runs, actors = [], []
+    for index, (count, seed) in enumerate(pairs):
+        state = jax.tree.map(lambda x, i=index: x[i], states)
+        policy, payoff = algorithm.final_policy(state), algorithm.final_payoff(state)
+        about = {"algorithm": algorithm.card.name, "seed": seed, "episodes": count, "env": env}
+        actor = Actor(policy, spec, about)
+        payoff = held_out_payoff(actor, criteria[count]) if payoff is None else payoff
+        status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
+        runs.append(Run(seed, count, status, payoff))
+        actors.append(actor)
+    return runs, actors
+
+
 def demonstrations_of(env: str) -> Demonstrations:
-    """Those that are bundled for a task."""
+    """The demonstrations that are bundled for a task."""
     if env not in bundled():
-        known = make(env).name  # a name that is misspelled is refused as that
-        raise NeedsError(f"{known} has no demonstrations of its own: give a file, or one of {', '.join(bundled())}")
+        known = make(env).name  # refuses an unknown name
+        raise NeedsError(f"{known} has no bundled demonstrations: give a file, or one of {', '.join(bundled())}")
     return load(env)
 
 
 def _checked(
     algorithm: Algorithm, demonstrations: Any, env: Any, expert: Any
 ) -> tuple[Environment | GymnasiumEnvironment | None, Demonstrations]:
-    """The environment and the demonstrations, made and loaded, after checking that the algorithm can use them."""
+    """The environment and the demonstrations, after checking that the algorithm can use them."""
     if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
         raise SettingError(f"algorithm is the class {algorithm.__name__}: call it, as in {algorithm.card.name}()")
     if not isinstance(algorithm, Algorithm):
@@ -158,12 +181,13 @@ def _check_next_states(title: str, training: Dataset) -> None:
     known = np.cumsum(np.asarray(training.steps.known_next | training.steps.terminal))
     if known[int(np.min(training.size)) - 1] == 0:
         raise DemonstrationError(
-            f"{title} learns from the states that follow, and none is known: pass next_observations, or ends='terminal'"
+            f"{title} learns from next states, and the demonstrations have none: "
+            "pass next_observations, or ends='terminal'"
         )
 
 
 def as_seeds(seeds: Any) -> list[int]:
-    """The seeds that a number of them, or a list, stands for."""
+    """A list of seeds, from a list or from their number."""
     if isinstance(seeds, SupportsIndex):
         check_whole(1, seeds=seeds)
         seeds = list(range(operator.index(seeds)))
