@@ -1,12 +1,12 @@
 """Golden fingerprints: short seeded runs of every algorithm and RL player on the CPU.
 
     python tools/fingerprints.py            compare with tools/fingerprints.json, exactly
-    python tools/fingerprints.py --write    replace it, after a change of behaviour that is meant
+    python tools/fingerprints.py --write    replace it, after an intended change of behaviour
     python tools/fingerprints.py --only adril
 
 A fingerprint is a digest of the final parameters and metrics. It does not depend on the names of fields or metrics, so
 that a rename keeps it. Digests are exact on one kind of CPU; a sketch of each run (means of the same numbers) is stored
-beside them, which any machine reproduces to rounding.
+with them, which any machine reproduces up to rounding.
 """
 
 import argparse
@@ -58,7 +58,7 @@ OFF_POLICY = PLAYED | {"discriminator_hidden": (8,), "discriminator_steps": 2, "
 
 
 class Walk(Environment):
-    """Five steps of drift by the action's row of a table: three actions, four observed numbers."""
+    """A walk of five steps: the action selects a row of a table as the drift. Three actions, four observations."""
 
     drift: jax.Array
     name = "Walk"
@@ -178,7 +178,7 @@ def cases() -> dict[str, Any]:
 
 
 def fingerprint(result: Any) -> dict[str, Any]:
-    """Digests of the policies' arrays and of the metrics, whatever they are called, and their means."""
+    """Digests of the policies' arrays and of the metrics, independent of their names, and their means."""
     leaves = [np.asarray(x) for actor in result.policies for x in jax.tree.leaves(actor.policy)]
     numbers = [np.asarray(x, np.float64) for x in result.metrics.values()]
     payoffs = [run.payoff for run in getattr(result, "runs", [])]

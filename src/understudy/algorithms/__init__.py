@@ -1,6 +1,6 @@
 """The algorithms, one file each, in the folder of their moments: `off_q`, `reward`, `on_q`.
 
-They are discovered: every module of these folders that defines a concrete `Algorithm` adds it under its card's name.
+Every module of these folders that defines a concrete `Algorithm` is found and listed under its card's name.
 Other packages add algorithms through the entry point group `understudy.algorithms`, and `find` also takes
 "module:Class". Imports core, policies, game and rl. Public: `ALGORITHMS`, `available`, `find`.
 """

@@ -122,7 +122,7 @@ def run_command(words: Sequence[str]) -> int:
 
 
 def _name(words: list[str]) -> str | None:
-    """The command that the words begin with; None where they ask for a list of commands."""
+    """The command that the words begin with; None if the next word is an option such as --help."""
     group = f"{words[0]} " if words[0] in GROUPS else ""
     length = 2 if group else 1
     if words[length - 1].startswith("-"):

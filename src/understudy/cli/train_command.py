@@ -82,7 +82,7 @@ class WorkerOptions:
 
 
 COLLECTED = {"return": "last round's return", "queries": "queries"}
-"""Metrics of what a round collected, with their column headers."""
+"""Metrics of a round's collected data, with their column headers."""
 
 
 def train(words: Sequence[str]) -> int:
@@ -221,7 +221,7 @@ def _train(
 
 
 def _show(result: Result, title: str) -> None:
-    """Print a row for each run: its loss, what it collected, its held-out payoff and its status."""
+    """Print a row for each run: loss, metrics of its collected data, held-out payoff and status."""
     loss = next((metric for metric in result.metrics if metric.endswith("loss")), next(iter(result.metrics)))
     columns = {loss: loss, **{name: header for name, header in COLLECTED.items() if name in result.metrics}}
     rows = []
@@ -245,7 +245,7 @@ def _last_finite(values: np.ndarray) -> float:
 
 @contextmanager
 def _interruptible(out: str) -> Iterator[None]:
-    """A second Ctrl-C ends training at once; say how to resume where there is a checkpoint."""
+    """Add to the message of a second Ctrl-C how to resume, if there is a checkpoint."""
     try:
         yield
     except KeyboardInterrupt:
@@ -276,7 +276,7 @@ def _budgeted(options: ExpertOptions, env: str | None) -> Any:
 
 
 def expert_from(name: str | None, env: str | None, activation: Activation | None) -> Any:
-    """The expert's name as given, or the network in its file of weights where an activation is given."""
+    """The expert's name or, if an activation is given, the network in its file of weights."""
     if activation is None:
         return name
     if name is None or env is None or not holds_weights(name):

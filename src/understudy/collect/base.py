@@ -1,16 +1,16 @@
-"""The one interface of collectors: what a round collects beside the demonstrations.
+"""The interface of collectors, which collect a round's data in addition to the demonstrations.
 
-A collector has two halves. `Collector` is the host half: it starts worker processes and gathers what has to be
-gathered outside JAX. `InProgram` is the half inside the compiled round: it plays in a JAX environment, or takes what
-the host half gathered, and turns it into the fields of `RoundData`. The training loop and its programs call these
-methods and never ask which collector they have.
+A collector has two halves. `Collector` is the host half: it starts worker processes and collects data outside JAX.
+`InProgram` is the half inside the compiled round: it steps a JAX environment, or takes the data of the host half, and
+returns the fields of `RoundData`. The training loop and its programs call these methods and do not depend on the kind
+of collector.
 
-    collector     environment       collects                        host half                  in the program
-    Offline       none              nothing                         -                          Nothing
-    JaxCollector  JAX               episodes, and answers           -                          JaxEpisodes
-                                    steps, into a replay buffer     -                          JaxSteps
-    HostCollector any               episodes, and answers           plays a round's episodes   GivenEpisodes
-    WorkerCollector  Gymnasium      steps, into a replay buffer     workers step               GivenSteps
+    host half          environment    collects                       on the host             in the program
+    Collector          none           nothing                        -                       Nothing
+    Collector          JAX            episodes, and answers          -                       JaxEpisodes
+    Collector          JAX            steps, into a replay buffer    -                       JaxSteps
+    HostCollector      any            episodes, and answers          rolls out episodes      GivenEpisodes
+    WorkerCollector    Gymnasium      steps, into a replay buffer    workers take steps      GivenSteps
 """
 
 from abc import abstractmethod
@@ -31,18 +31,18 @@ from understudy.game import Algorithm
 NO_LIMIT = int(np.iinfo(np.int32).max)
 """The budget of runs that may query the expert without limit."""
 Memory = Any
-"""What a collector carries from update to update: a pytree of arrays whose first axis is the run."""
+"""A collector's state between updates: a pytree of arrays whose first axis is the run."""
 
 
 class Now(NamedTuple):
-    """Where training is."""
+    """The current round and update."""
 
     round: Int[Array, ""]
     update: Int[Array, ""]
 
 
 class Collected(NamedTuple):
-    """What runs collected for an update, with a leading axis of runs. Fields that do not apply are None."""
+    """The data that runs collected for an update, with a leading axis of runs. Fields that do not apply are None."""
 
     rollouts: Dataset | None = None
     expert_actions: Array | None = None
@@ -52,9 +52,9 @@ class Collected(NamedTuple):
     new_steps: Transition | None = None
     task_reward: Array | None = None
     mean_return: Float[Array, " runs"] | None = None
-    """Of the episodes that ended; NaN where none did."""
+    """Over the episodes that ended; NaN if none did."""
     answers: Int[Array, " runs"] | None = None
-    """States that the expert was queried at."""
+    """Number of states at which the expert was queried."""
     env_steps: Float[Array, " runs"] | None = None
     """Environment steps of a run so far."""
 
@@ -77,10 +77,10 @@ class InProgram(eqx.Module):
         answers_left: Int[Array, " runs"],
         keys: Key[Array, " runs"],
     ) -> tuple[Memory, Collected]:
-        """The memory after this update's collection, and what was collected. `given` comes from `Collector.gather`."""
+        """The memory after collecting, and the collected data. `given` comes from `Collector.gather`."""
 
     def stored(self, memory: Memory, rounds: int) -> list[Array]:
-        """The arrays of the memory that a checkpoint stores after so many rounds."""
+        """The arrays of the memory that a checkpoint stores after `rounds` rounds."""
         return jax.tree.leaves(memory)
 
     def restored(self, memory: Memory, arrays: list[np.ndarray]) -> Memory:
@@ -89,7 +89,7 @@ class InProgram(eqx.Module):
 
 
 class Request(NamedTuple):
-    """What the host half may look at before a call of the compiled round. Functions, so that nothing waits unasked."""
+    """The inputs of `Collector.gather`. Functions, so that the host waits only for the inputs that it reads."""
 
     algorithm: Algorithm
     states: Callable[[], State]
@@ -113,18 +113,18 @@ class Collector:
         """Queries to the expert that a run may make."""
 
     calls_per_round = 1
-    """Calls of the compiled program in a round: one, or one for each update that is gathered on the host."""
+    """Calls of the compiled program in a round: one, or one per update if each update's data come from the host."""
     waits_for_round = False
-    """Whether `gather` needs the round before to be finished."""
+    """Whether `gather` needs the previous round to be finished."""
     checkpoint_first_round = False
-    """Whether to store a checkpoint after the first round already, since worker processes may die."""
+    """Whether to store a checkpoint after the first round, because worker processes may die."""
 
     def opened(self, first_round: int) -> AbstractContextManager[None]:
-        """What has to be open while training runs, such as worker processes."""
+        """A context to hold open during training, for example one that starts and ends worker processes."""
         return nullcontext()
 
     def gather(self, request: Request) -> Any:
-        """The arrays that the program is given, with a leading axis of runs; None for nothing."""
+        """Collect on the host: arrays for the program, with a leading axis of runs, or None."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Which collector an algorithm needs in an environment."""
+"""Select the collector for an algorithm in an environment."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def collector_for(
     seeds: list[int],
     workers: int | None = None,
 ) -> Collector:
-    """Inside the compiled program where environment and expert allow it, else on the host."""
+    """A collector inside the compiled program if environment and expert allow it, else one on the host."""
     if "environment" not in algorithm.card.needs or env is None:
         return offline()
     if algorithm.schedule is not None:

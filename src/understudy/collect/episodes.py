@@ -1,7 +1,7 @@
 """Collecting whole episodes, and the expert's answers at their states, inside the compiled round.
 
-The expert answers with its action or, where an algorithm's card asks for values, with the value of one action that is
-tried. Either is one query for each state. Round 0 collects nothing: no policy is trained yet.
+The expert answers with its action or, if the algorithm's card requests values, with the value of one tried action.
+Either is one query for each state. Round 0 collects nothing, because no policy is trained yet.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ class JaxEpisodes(InProgram):
 
     env: Environment
     expert: Policy | None
-    """None: nobody is queried."""
+    """None: there is no expert to query."""
     deterministic: bool = eqx.field(static=True, default=False)
     """The expert answers with its mode."""
     values: ActionValueEstimator | None = None
@@ -52,7 +52,7 @@ class JaxEpisodes(InProgram):
     def collect_run(
         self, algorithm: Algorithm, state: State, left: Int[Array, ""], key: Key[Array, ""], index: Int[Array, ""]
     ) -> Collected:
-        """What one run collects in round `index`, with `left` queries."""
+        """The data of one run in round `index`, with `left` queries left."""
         play_key, answer_key = jax.random.split(key)
         keys = jax.random.split(play_key, algorithm.episodes_per_round)
         gate = None
@@ -72,12 +72,12 @@ class JaxEpisodes(InProgram):
         collected = collected._replace(answered=jnp.arange(order.shape[0]) < answers, answers=answers)
         query = partial(query_expert, self.expert, self.deterministic)
         actions = jax.vmap(query)(steps.t, steps.obs, jax.random.split(answer_key, order.shape[0]))
-        if flat.decisions is not None:  # where the expert acted, that is its answer
+        if flat.decisions is not None:  # if the expert acted, its action is its answer
             by_expert = flat.decisions.by_expert.reshape(-1, *(1,) * (actions.ndim - 1))
             actions = jnp.where(by_expert, steps.act, actions)
         if self.values is None:
             return collected._replace(expert_actions=actions)
-        space, try_key = self.env.spec.action, jax.random.fold_in(key, 2)  # 0 and 1 are the split's
+        space, try_key = self.env.spec.action, jax.random.fold_in(key, 2)  # 0 and 1 are used by the split
         uniform_key, value_key = jax.random.split(try_key)
         uniform = jax.random.uniform(uniform_key, (order.shape[0], uniforms_needed(space)))
         tried = tried_actions(space, algorithm.exploring, steps.act, actions, uniform)
@@ -87,7 +87,7 @@ class JaxEpisodes(InProgram):
 
 
 def _answer_order(episodes: EpisodeBatch, horizon: int) -> tuple[Int[Array, " n"], Int[Array, ""]]:
-    """An order of all steps with those to be answered in front and padding behind, and how many are to be answered."""
+    """An order of all steps, those to be answered first and padding last, and the number of steps to be answered."""
     alive = episodes.alive
     if episodes.decisions is None:
         return jnp.argsort((~alive).ravel(), stable=True), alive.sum()
@@ -113,7 +113,7 @@ class GivenEpisodes(InProgram):
 
 
 def uniforms_needed(space: ActionSpace) -> int:
-    """Uniform numbers that `tried_actions` takes for a state."""
+    """How many uniform numbers `tried_actions` needs for a state."""
     return 1 + (1 if isinstance(space, Discrete) else space.shape[0])
 
 

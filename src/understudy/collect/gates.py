@@ -1,12 +1,12 @@
-"""Gates: at which states the expert is queried, and where it acts in the learner's place.
+"""Gates: at which states the expert is queried, and where it acts instead of the learner.
 
 An algorithm's `gate` decides at each step of an episode. The classes here apply it, inside a compiled program and on
-the host, and keep to the budget. Where the expert acts it has been queried: its action is its answer there, and costs
-no second query.
+the host, within the budget of queries. If the expert acts at a step, this counts as a query, and its action is the
+answer.
 
-The budget of a round is split evenly over its episodes as far as the expert acts, so that acting never exceeds it.
-States where the expert is queried without acting are answered after the episodes, in the order of their `rank`: how
-many states of the same episode came before.
+For the steps at which the expert acts, a round's budget is split evenly over its episodes, so that they never exceed
+it. States where the expert is queried without acting are answered after the episodes, in the order of their `rank`:
+the number of chosen states before them in the same episode.
 """
 
 from collections.abc import Callable
@@ -27,21 +27,21 @@ from understudy.policies import Policy
 
 
 class Decision(NamedTuple):
-    """A gate's decision at a step, in a batch or alone."""
+    """A gate's decision at one step, or at a batch of steps."""
 
     query: Bool[Array, "..."]
-    """Whether the expert is to be queried here."""
+    """Whether to query the expert at this step."""
     rank: Int[Array, "..."]
-    """How many states of this episode the gate chose before."""
+    """How many earlier states of this episode the gate chose."""
     by_expert: Bool[Array, "..."]
-    """Whether the expert acted here."""
+    """Whether the expert acted at this step."""
 
 
 class GateMemory(NamedTuple):
-    """What a gate remembers within an episode."""
+    """A gate's memory within an episode."""
 
     carry: Any
-    """The algorithm's own."""
+    """The memory of the algorithm's `gate`."""
     queries: Int[Array, ""]
 
 
@@ -53,7 +53,7 @@ class Gate(eqx.Module):
     expert: Policy
     round: Int[Array, ""]
     budget: Int[Array, ""]
-    """Queries of an episode until which the expert may act."""
+    """The expert may act until an episode has this many queries."""
     deterministic: bool = eqx.field(static=True)
     """The expert answers with its mode."""
 
@@ -94,7 +94,7 @@ class HostGate:
         self.queries = np.zeros(episodes, np.int32)
 
     def choose(self, t: int, obs: np.ndarray, actions: np.ndarray, alive: np.ndarray) -> tuple[np.ndarray, Decision]:
-        """The actions to take, and the decisions. The expert is not queried about episodes that are over."""
+        """The actions to take, and the decisions. The expert is not queried in episodes that have ended."""
         keys = jax.random.split(jax.random.fold_in(self.key, t), len(obs))
         self.carry, query, expert_acts = _decide(self.algorithm, self.state, self.carry, obs, actions, keys)
         query = (np.asarray(query) | np.asarray(expert_acts)) & alive

@@ -16,7 +16,7 @@ from understudy.game import Algorithm
 
 
 class HostCollector(Collector):
-    """A round's episodes and the expert's answers, before the compiled round."""
+    """Collects a round's episodes and the expert's answers before the compiled round."""
 
     waits_for_round = True
 
@@ -25,7 +25,7 @@ class HostCollector(Collector):
         self.env, self.expert, self.seeds = env, expert, seeds
 
     def gather(self, request: Request) -> Collected:
-        """What all runs collect, stacked. A run that has stopped collects nothing."""
+        """The data of all runs, stacked. A run that has stopped collects nothing."""
         algorithm, index = request.algorithm, request.round
         capacity = algorithm.episodes_per_round * self.env.spec.horizon
         policies = request.policies() if index else None
@@ -70,7 +70,7 @@ class HostCollector(Collector):
         left: int,
         random: np.random.Generator,
     ) -> Collected:
-        """The episodes of a run with the expert's answers, as many as it may still query, in front."""
+        """The episodes of a run, with at most `left` answers of the expert. Answered steps come first."""
         steps = Transition(*(np.asarray(episodes.flat(column)) for column in episodes.steps))
         by_expert, chosen = np.zeros(len(steps.t), bool), len(steps.t)
         if episodes.decisions is not None:  # in the order of `episodes.JaxEpisodes`
@@ -89,7 +89,7 @@ class HostCollector(Collector):
         collected = collected._replace(answered=np.arange(capacity) < count, answers=answers)
         here, by_expert = Transition(*(column[:count] for column in steps)), by_expert[:count]
         actions = np.array(here.act)
-        if not by_expert.all():  # where the expert acted, that is its answer
+        if not by_expert.all():  # if the expert acted, its action is its answer
             actions[~by_expert] = self.expert.query(here.obs[~by_expert], self.env.spec, random, here.t[~by_expert])
         if not algorithm.card.values:
             return collected._replace(expert_actions=_padded(actions, capacity))

@@ -1,6 +1,6 @@
-"""The replay buffer of runs that learn while they play, and the steps that go into it.
+"""The replay buffer of algorithms that update while they collect steps.
 
-All runs are at the same row of their buffers, so that adding steps moves nothing else and buffers stay where they are.
+All runs write to the same row of their buffers, so that new steps are written in place, without a copy of the buffers.
 """
 
 from typing import Any, NamedTuple
@@ -44,12 +44,12 @@ def zero_chunk(spec: Spec, envs: int, steps: int) -> Chunk:
 
 
 class ReplayMemory(NamedTuple):
-    """What runs that learn while they play carry along. The first axis of every array is the run."""
+    """A collector's state between updates. The first axis of every array is the run."""
 
     episodes: Any
-    """Where the episodes are in a JAX environment (`steps.EpisodeState`); None where the environment is on the host."""
+    """The unfinished episodes in a JAX environment (`steps.EpisodeState`); None if the environment is on the host."""
     returns: Float[Array, "runs envs"]
-    """What the unfinished episodes have returned so far."""
+    """The returns of the unfinished episodes so far."""
     steps: Transition
     """The rows of the replay buffer."""
     reward: Float[Array, "runs n"]
@@ -67,7 +67,7 @@ def empty(schedule: Schedule, spec: Spec, runs: int, episodes: Any = None) -> Re
 
 
 def add(memory: ReplayMemory, chunk: Chunk, schedule: Schedule, now: Now) -> ReplayMemory:
-    """With the chunk of every run in its buffer, over the oldest steps where it is full."""
+    """Write every run's chunk to its buffer. A full buffer's oldest steps are overwritten."""
     row = (now.round * schedule.updates + now.update) * schedule.update_steps % schedule.capacity
     rows = jax.tree.map(lambda x: x.reshape(x.shape[0], schedule.update_steps, *x.shape[3:]), chunk)
 
@@ -79,7 +79,7 @@ def add(memory: ReplayMemory, chunk: Chunk, schedule: Schedule, now: Now) -> Rep
 
 
 def collected(memory: ReplayMemory, chunk: Chunk, schedule: Schedule, now: Now) -> tuple[ReplayMemory, Collected]:
-    """The memory with a chunk of every run, and what the update sees of it."""
+    """The memory after adding every run's chunk, and the data for the update."""
     memory = add(memory, chunk, schedule, now)
     begins = jnp.asarray(schedule.begins(*now))
     returns, total, ended = jax.vmap(episode_returns)(jnp.where(begins, 0, memory.returns), chunk)
@@ -109,9 +109,9 @@ def episode_returns(
 
 
 def stored(memory: ReplayMemory, schedule: Schedule, rounds: int) -> list[Array]:
-    """The arrays of a memory after so many rounds, without buffer rows that are not filled yet.
+    """The arrays of a memory after `rounds` rounds, without buffer rows that are not filled yet.
 
-    Sizes are rounded up to sixteenths of the capacity: every other size would compile another program.
+    Sizes are rounded up to sixteenths of the capacity, because each size compiles another program.
     """
     part = -(-schedule.capacity // 16)
     size = min(-(-rounds * schedule.round_steps // part) * part, schedule.capacity)
@@ -120,7 +120,7 @@ def stored(memory: ReplayMemory, schedule: Schedule, rounds: int) -> list[Array]
 
 
 def restored(memory: ReplayMemory, arrays: list[np.ndarray]) -> ReplayMemory:
-    """A fresh memory with stored arrays in front of its empty rows."""
+    """A fresh memory whose first rows are the stored arrays."""
     leaves = [
         jnp.asarray(old) if old.shape[1:] == new.shape[1:] else new.at[:, : old.shape[1]].set(old)
         for old, new in zip(arrays, jax.tree.leaves(memory), strict=True)

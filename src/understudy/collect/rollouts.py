@@ -1,6 +1,6 @@
 """Rolling out a policy: whole episodes in either kind of environment.
 
-Each of `episodes` copies of the environment plays exactly one episode, so that short episodes are not
+Each of `episodes` copies of the environment runs exactly one episode, so that short episodes are not
 over-represented. Episode i of a given seed starts in the same state whatever the policy.
 """
 
@@ -27,7 +27,7 @@ HostPolicy = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes padded to a common length; `lengths` says how much of each is real."""
+    """Episodes padded to a common length; `lengths` is the number of real steps of each."""
 
     steps: Transition
     """(episodes, time, ...) NumPy arrays."""
@@ -55,7 +55,7 @@ def rollout(
     deterministic: bool = True,
     gate: HostGate | None = None,
 ) -> Episodes:
-    """Play `episodes` episodes. A policy may be a function from a batch of observations to a batch of actions."""
+    """Roll out `episodes` episodes. A policy may be a function from a batch of observations to a batch of actions."""
     env = make(env)
     check_whole(1, episodes=episodes)
     check_seed(seed)
@@ -77,9 +77,9 @@ class EpisodeBatch(NamedTuple):
     alive: Array
     """Which steps are real: those up to an episode's end."""
     decisions: Decision | None
-    """The gate's decisions, where there is a gate."""
+    """The gate's decisions; None without a gate."""
     states: EnvState
-    """The environment's states before the steps; None unless asked for."""
+    """The environment's states before the steps; None unless `keep_states` is set."""
 
 
 @partial(jax.jit, static_argnames=("deterministic", "keep_states"))
@@ -98,7 +98,7 @@ def play(
         env_key, policy_key, loop_key = jax.random.split(key, 3)
         state, obs = env.reset(env_key)
         carry = jax.tree.map(jnp.asarray, policy.reset(policy_key))
-        memory = None if gate is None else gate.start(jax.random.fold_in(key, 3))  # 0 to 2 are the split's
+        memory = None if gate is None else gate.start(jax.random.fold_in(key, 3))  # 0 to 2 are used by the split
 
         def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, EpisodeBatch]:
             (state, obs, carry, memory, alive), (t, k) = loop, inputs
@@ -127,7 +127,7 @@ def _stepwise(
     deterministic: bool,
     gate: HostGate | None,
 ) -> Episodes:
-    """A JAX environment under a Python function: one compiled step for all episodes, called once a time step."""
+    """Roll out a Python function in a JAX environment: one compiled step for all episodes, called once a time step."""
     act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
     reset, advance = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
     env_keys, step_keys = jax.vmap(lambda k: jax.random.split(k, 3)[:2], out_axes=1)(
@@ -174,7 +174,7 @@ def _in_gymnasium(
 
 
 def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> HostPolicy:
-    """A policy as a function of batches that remembers its carry from call to call."""
+    """A policy as a function of batches. It keeps the policy's carry between calls."""
     policy, random = jax.tree.map(np.asarray, policy), np.random.default_rng(seed)
     carry = policy.reset(random, (episodes,))
 
@@ -188,7 +188,7 @@ def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> H
 
 
 def check_actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
-    """A policy's actions for a batch of observations; refused where they do not fit or are not finite."""
+    """A policy's actions for a batch of observations. Raises if they have the wrong shape or are not finite."""
     actions = np.asarray(chosen)
     if actions.shape != (episodes, *shape):
         raise SpecError(
@@ -214,7 +214,7 @@ class _Recorder:
         self._decisions: list[Decision] = []
 
     def gated(self, gate: HostGate | None, t: int, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """The learner's actions, with the expert's where the gate lets it act."""
+        """The learner's actions, replaced by the expert's where the gate lets it act."""
         if gate is None:
             return actions
         actions, decision = gate.choose(t, obs, actions, self.alive)

@@ -14,18 +14,18 @@ from understudy.policies import Carry, Policy, step
 
 
 class StepRequest(NamedTuple):
-    """What a run's environments do before an update."""
+    """A request for a run's steps before an update."""
 
     policy: Policy
     """NumPy leaves, in the environment's coordinates."""
     reset: bool
     """Start new episodes first."""
     random_steps: int
-    """How many of the first steps of each environment take random actions instead of the policy's."""
+    """Each environment takes this many random exploration steps first."""
 
 
 class TimedChunk(NamedTuple):
-    """A chunk, and where the time went."""
+    """A chunk, and the time spent in environments and in the policy."""
 
     chunk: Chunk
     env_seconds: float
@@ -69,7 +69,7 @@ class Runner:
             env.close()
 
     def _reset(self, number: int) -> None:
-        """Start a new episode in one of the environments, with a seed of its own."""
+        """Start a new episode in one of the environments, with a new seed."""
         obs, _ = self._envs[number].reset(seed=int(self._starts[number].integers(2**31)))
         self._obs[number], self._t[number] = obs, 0
 
@@ -79,7 +79,7 @@ class Runner:
         try:
             act = check_actions(chosen, len(self._envs), self.spec.action.shape)
         except SpecError:
-            self._check(chunk, self._obs)  # NaN observations make NaN actions: name the cause
+            self._check(chunk, self._obs)  # NaN observations cause NaN actions: report the observation
             raise
         return act if self._bounds is None else np.minimum(np.maximum(act, self._bounds[0]), self._bounds[1])
 
@@ -90,7 +90,7 @@ class Runner:
         return self._random.integers(space.n, size=count)
 
     def _advance(self, policy: Policy, chunk: Chunk, k: int, act: np.ndarray) -> None:
-        """Step each environment; where an episode ends, start the next one."""
+        """Step each environment. If an episode ends, start the next one."""
         for number, env in enumerate(self._envs):
             obs, reward, terminal, truncated, _ = env.step(act[number])
             last = terminal or truncated or self._t[number] == self.spec.horizon - 1
@@ -104,7 +104,7 @@ class Runner:
                 self._t[number] += 1
 
     def _check(self, chunk: Chunk, *now: np.ndarray) -> None:
-        """Refuse rewards and observations that are not finite."""
+        """Raise if a reward or observation is not finite."""
         for what, values in ("reward", chunk.reward), *(("observation", o) for o in (chunk.next_obs, chunk.obs, *now)):
             wrong = np.argwhere(~np.isfinite(np.asarray(values)))
             if len(wrong):

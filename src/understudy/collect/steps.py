@@ -1,6 +1,6 @@
 """Collecting steps in a JAX environment, inside the compiled round.
 
-Episodes continue from update to update, and a new one starts where one ends.
+Episodes continue from update to update. When one ends, the next one starts.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from understudy.policies import Carry, Policy, step
 
 
 class EpisodeState(NamedTuple):
-    """Where a run's episodes are; the first axis is the environment."""
+    """The state of a run's episodes; the first axis is the environment."""
 
     state: Any
     obs: Float[Array, "envs obs"]
@@ -31,13 +31,13 @@ class EpisodeState(NamedTuple):
 
 
 class JaxSteps(InProgram):
-    """Steps in a JAX environment, into a replay buffer."""
+    """Collects steps in a JAX environment into a replay buffer."""
 
     env: Environment
     schedule: Schedule = eqx.field(static=True)
 
     def init(self, algorithm: Algorithm, states: State, spec: Spec) -> ReplayMemory:
-        # The keys give shapes only: a run's first update starts new episodes.
+        # Only shapes matter here: a run's first update starts new episodes.
         keys = jax.random.split(jax.random.key(0), self.schedule.envs)
         episodes = jax.vmap(lambda state: start_all(self.env, algorithm.acting_policy(state), keys))(states)
         return replay.empty(self.schedule, spec, jax.tree.leaves(states)[0].shape[0], episodes)
@@ -69,7 +69,7 @@ class JaxSteps(InProgram):
 
 
 class GivenSteps(InProgram):
-    """Steps that worker processes took, into a replay buffer."""
+    """Adds the steps of worker processes to a replay buffer."""
 
     schedule: Schedule = eqx.field(static=True)
 
@@ -93,7 +93,7 @@ class GivenSteps(InProgram):
 
     def restored(self, memory: Memory, arrays: list[np.ndarray]) -> Memory:
         memory = replay.restored(memory, arrays)
-        return memory._replace(returns=jnp.zeros_like(memory.returns))  # episodes on the host start again
+        return memory._replace(returns=jnp.zeros_like(memory.returns))  # resumed runs start new episodes on the host
 
 
 def play_steps(

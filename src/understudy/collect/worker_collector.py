@@ -17,10 +17,10 @@ from understudy.game.schedule import Schedule
 
 
 class WorkerCollector(Collector):
-    """Steps of all runs on the host. What is collected depends on seeds and policies, never on timing.
+    """Collects the steps of all runs on the host. They depend on seeds and policies, never on timing.
 
     With staleness 0, the steps before an update are taken by the newest policy. With staleness 1 they are taken by the
-    policy before it: they are requested before the previous update, so that environments and updates run at once.
+    policy before it: they are requested before the previous update, so that environments and updates run in parallel.
     """
 
     checkpoint_first_round = True
@@ -34,7 +34,7 @@ class WorkerCollector(Collector):
 
     @contextmanager
     def opened(self, first_round: int) -> Iterator[None]:
-        """Worker processes. A run that resumes in `first_round` starts new episodes, with other seeds."""
+        """Start the worker processes. A run that resumes in `first_round` starts new episodes, with other seeds."""
         entropy = [(seed, first_round) for seed in self.seeds]
         envs, steps = self.schedule.envs, self.schedule.steps_per_env
         with WorkerPool(self.env, entropy, envs, steps, self.workers) as self._pool:
@@ -43,7 +43,7 @@ class WorkerCollector(Collector):
 
     @property
     def pool(self) -> WorkerPool:
-        """The worker processes, and the time they spend on what."""
+        """The worker processes, with the time spent in environments and in policies."""
         assert self._pool is not None
         return self._pool
 

@@ -15,7 +15,7 @@ from understudy.core.errors import UnderstudyError, WorkerError
 
 
 class Failure(NamedTuple):
-    """Why a worker failed."""
+    """The reason why a worker failed."""
 
     kind: type[UnderstudyError]
     reason: str

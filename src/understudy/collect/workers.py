@@ -33,9 +33,9 @@ from understudy.envs import GymnasiumEnvironment
 from understudy.envs.gymnasium import quiet
 
 PATIENCE = 1.0
-"""Seconds that a worker has to end after its pipe is closed."""
+"""Seconds to wait for a worker to end after its pipe is closed."""
 CHEAP = 1e-4
-"""Seconds a step. Environments that step faster stay in this process: workers take seconds to start."""
+"""Seconds per step. Faster environments are stepped in this process, because workers take seconds to start."""
 # Ctrl-C and standard output are redirected before any other import: output of an import would garble the messages.
 BOOT = """
 import os, signal
@@ -165,12 +165,12 @@ def _step_seconds(env: GymnasiumEnvironment, tries: int = 20) -> float:
 
 
 def _packed(request: StepRequest) -> StepRequest:
-    """With contiguous NumPy leaves, so that a network rounds alike here and in a worker."""
+    """The request with contiguous NumPy leaves, so that a network rounds in the same way here and in a worker."""
     return request._replace(policy=jax.tree.map(lambda x: np.asarray(x, order="C"), request.policy))
 
 
 def _unsendable(env: GymnasiumEnvironment) -> str:
-    """Why an environment cannot be sent to another process; '' where it can."""
+    """The reason why an environment cannot be sent to another process; '' if it can."""
     try:
         told = pickle.dumps(env)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -199,7 +199,7 @@ class _Worker:
 
     def send(self, message: Any) -> None:
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: `receive` says why
+        with suppress(BrokenPipeError):  # it has ended: `receive` reports the reason
             pickle.dump(message, self.process.stdin, protocol=5)
             self.process.stdin.flush()
 

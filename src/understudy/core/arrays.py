@@ -1,4 +1,4 @@
-"""Functions that take NumPy and JAX arrays alike, and random numbers for both.
+"""Functions that take NumPy or JAX arrays, and random numbers for both.
 
 Policies also act in simulators that are not written in JAX. There the same code runs on NumPy arrays, because sending
 every observation to an accelerator would be slow.
@@ -64,7 +64,7 @@ def categorical(source: Source, logits: Array) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    """exp(logits), normalised over the last axis."""
+    """exp(logits), normalized over the last axis."""
     xp = namespace(logits)
     powers = xp.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)

@@ -53,7 +53,7 @@ def progress_bar(title: str) -> Iterator[Report]:
 
 
 def note(text: str) -> None:
-    """Print a line on standard error, if it is not a terminal, where the progress bar says the same."""
+    """Print a line on standard error if it is not a terminal; on a terminal, the progress bar shows the same."""
     if not Console(stderr=True).is_terminal:
         print(text, file=sys.stderr, flush=True)
 

@@ -1,7 +1,7 @@
 """The data types of the library: a task's spec, one step, datasets of steps, and the samples that a payoff compares.
 
 Shapes are those of one example or one run; callers vmap. `terminal` says that the next state is absorbing, `last`
-that the episode's record ends. They are two fields: a time limit sets `last` alone.
+that the recorded episode ends here. They are two fields, because truncation sets only `last`.
 """
 
 import operator
@@ -131,7 +131,7 @@ class Transition(NamedTuple):
     terminal: Bool[Array, "..."]
     """The next state is absorbing. A time limit is not a terminal state."""
     last: Bool[Array, "..."]
-    """The episode's record ends with this step, by termination or truncation."""
+    """The episode ends with this step, by termination or truncation."""
     known_next: Bool[Array, "..."]
     """Whether next_obs was recorded. Demonstrations often lack the last one of an episode."""
     round: Int[Array, "..."]
@@ -193,12 +193,12 @@ class Replay(NamedTuple):
     steps: Transition
     """A step's `round` is the round that collected it."""
     reward: Float[Array, " n"]
-    """The task reward, for RL players used by themselves. No imitation algorithm reads it."""
+    """The task reward, for RL without imitation (`learn`). No imitation algorithm reads it."""
     size: Int[Array, ""]
 
 
 class RoundData(NamedTuple):
-    """What an algorithm's `update` may look at. Fields that its card does not ask for are None.
+    """The data that an algorithm's `update` gets. Fields that its card does not request are None.
 
     Off-Q algorithms see the demonstrations. On-Q algorithms also see the round's episodes and the expert's answers; in
     round 0 there are none, since no policy is trained yet. Algorithms with a `Schedule` have several updates in a
@@ -211,7 +211,7 @@ class RoundData(NamedTuple):
     expert_actions: Array | None = None
     """The expert's actions at the states of `rollouts`. Valid where `answered`."""
     answered: Bool[Array, " n"] | None = None
-    """At which states of `rollouts` the expert was queried."""
+    """Mask of the states of `rollouts` at which the expert was queried."""
     action_values: ActionValues | None = None
     """Actions tried at the states of `rollouts`, and their values under the expert. Valid where `answered`."""
     held_out: Dataset | None = None

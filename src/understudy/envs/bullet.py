@@ -23,7 +23,7 @@ def speed_up(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 class FastStep:
-    """Rebody_links the `step` method of a walker."""
+    """Replaces the `step` method of a walker."""
 
     def __init__(self, walker: Any):
         self.walker, self._client = walker, None

@@ -29,7 +29,7 @@ def figure(columns: int, width: float = 4.2, height: float = 4.4, rows: int = 1)
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure to a file, at once or not at all."""
+    """Write a figure to a file, atomically."""
     with whole_file(path) as temporary:
         figure.savefig(temporary, dpi=160, format=path.suffix[1:])
 

@@ -1,4 +1,4 @@
-"""What an algorithm is, and its card: where it sits in the paper's taxonomy.
+"""The `Algorithm` class, and the card that places an algorithm in the paper's taxonomy.
 
 An algorithm is an immutable record of its hyperparameters with pure functions. Floats are leaves of a pytree: changing
 a learning rate does not recompile, and a sweep over one is a vmap axis. Settings that change shapes are static fields.
@@ -63,15 +63,15 @@ class Algorithm(eqx.Module):
     update(state, data, key)          one update; its gradient steps are a scan inside
     policy(state)                     the policy to evaluate now, in the environment's coordinates
 
-    An on-Q algorithm may also say where the expert is queried (`gate`), and one that learns while it plays how often it
-    updates (`schedule`).
+    An on-Q algorithm may also define where the expert is queried (`gate`). An algorithm that updates while it collects
+    steps defines its `schedule`.
     """
 
     card: ClassVar[Card]
     stop_reasons: ClassVar[tuple[str, ...]] = ()
     """Why a run may end early. `Info.stop` is an index into these, from 1."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Named settings beside the default ones."""
+    """Presets: named settings other than the default."""
     small: ClassVar[dict[str, Any]] = {}
     """Settings small enough for a test: the protocol tests run every algorithm with them."""
     rounds: eqx.AbstractVar[int]
@@ -143,7 +143,7 @@ class Algorithm(eqx.Module):
 
     @property
     def preset_name(self) -> str:
-        """The preset that these settings are; "custom" if none."""
+        """The name of the preset with these settings; "custom" if there is none."""
         return next((name for name in (DEFAULT, *self.presets) if self.preset(name) == self), "custom")
 
 
@@ -158,6 +158,6 @@ def adjusted(part: Any, given: Any) -> Any:
 def adjustable(default: Part) -> Callable[[Any], Part]:
     """The converter of a part's field: `sac={"lr": 1e-3}` changes one setting of the default player.
 
-    A converter knows neither the preset, which `preset` handles, nor what `dataclasses.replace` replaces.
+    It always changes the default player, also in `dataclasses.replace`; `preset` handles a preset's player.
     """
     return lambda given: adjusted(default, given)

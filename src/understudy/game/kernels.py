@@ -61,7 +61,7 @@ class GaussianKernel(eqx.Module):
 
 
 def bandwidth_of(distances: Any) -> Any:
-    """h from the distances between steps, on JAX or NumPy. NaN entries are ignored; if there are no others, so is h."""
+    """h from the distances between steps, on JAX or NumPy. NaN entries are ignored; if all are NaN, h is NaN."""
     xp = namespace(distances)
     return xp.maximum(xp.nanmedian(distances), xp.sqrt(xp.nanmean(xp.square(distances))) / 2)
 

@@ -72,7 +72,7 @@ def averaging(player: Player, decay: float | Array) -> Player:
     """A player that also keeps an exponential moving average of its strategies: x̄ ← d x̄ + (1 − d) x.
 
     The theory returns the average of a no-regret player's strategies, not the last one; for networks this averages the
-    weights. d = min(decay, (1 + n) / (10 + n)) after n moves, so that the average soon forgets the start. With decay 0
+    weights. d = min(decay, (1 + n) / (10 + n)) after n moves, so that the start soon has little weight. With decay 0
     it is the last strategy.
     """
 

@@ -1,4 +1,4 @@
-"""How an algorithm that learns while it plays steps in its environment: collect some steps, then update."""
+"""The schedule of an algorithm that updates while it collects: take some environment steps, then update."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Side(NamedTuple):
     """One side of a game between two rounds."""
 
     strategy: Strategy
-    """The strategy it plays next. A best-responding side replaces it before it counts."""
+    """The strategy it plays next. A best-responding side replaces it before the payoff is computed."""
     memory: Memory
     total: Strategy
     """The sum of the strategies it has played: divide by the number of rounds for the average."""

@@ -161,7 +161,7 @@ def _print(env: str, curves: Sequence[Curve]) -> None:
     for curve in curves:
         comparison = compare(curve, env)
         if comparison is not None:
-            below = f"at {', '.join(map(str, comparison.below))} trajectories" if comparison.below else "nowhere"
+            below = f"at {', '.join(map(str, comparison.below))} trajectories" if comparison.below else "at no size"
             print(
                 f"{curve.name}: mean {comparison.ours:.0f} over the published sizes, published "
                 f"{comparison.theirs:.0f}. Significantly below the published: {below} (5% level, Holm)."

@@ -48,7 +48,7 @@ class Squashed(Policy):
         """The action a = tanh u, u = μ + σ ξ, for given standard normal noise ξ, and log π(a | s).
 
         log π(a | s) = log N(u; μ, σ²) − Σ log(1 − tanh² u). The last term is computed as
-        2 (log 2 − u − log(1 + e^{−2u})), which is finite even if a rounds to ± 1. `log_prob` knows only a and clips it.
+        2 (log 2 − u − log(1 + e^{−2u})), which is finite even if a rounds to ± 1. `log_prob` gets only a and clips it.
         """
         xp = namespace(obs)
         mean, log_std = self.parameters(obs)

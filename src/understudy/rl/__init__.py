@@ -1,4 +1,4 @@
-"""RL players: they improve a policy from experience and rewards, in a game or by themselves.
+"""RL players: they improve a policy from experience and rewards, in an imitation game or on the task reward.
 
 Imports game, policies and core. Public: `SAC` (continuous actions), `SoftQ` (discrete actions), `PPO` (both). A new
 player subclasses `rl.base.RLPlayer`.

@@ -1,6 +1,6 @@
 """The interface of RL players: from experience and rewards to a better policy.
 
-A player does not know where rewards come from. The caller labels the steps: with −f in a game, or with the task reward
+A player does not see where rewards come from. The caller labels the steps: with −f in a game, or with the task reward
 in `understudy.learn`. Players work in normalized coordinates (`policies.Normalization`).
 
     init(key, spec)                                  the state before the first update

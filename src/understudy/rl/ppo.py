@@ -6,7 +6,7 @@ on the steps (s_t, a_t, r_t, s_{t+1}) that the policy π_old collected, environm
 
     1. δ_t = r_t + γ (c_t V(s_{t+1}) + v_t) − V(s_t)
     2. A_t = δ_t + γ λ (1 − last_t) A_{t+1},  R_t = A_t + V(s_t)
-    3. for each of some epochs, for each minibatch of the shuffled steps, with A normalised over it:
+    3. for each of some epochs, for each minibatch of the shuffled steps, with A normalized over it:
     4.     ρ = π(a | s) / π_old(a | s)
     5.     L = E [ −min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) ] + w_v E (V(s) − R)² − w_e E H(π(s))
     6.     (π, V) ← (π, V) − η ∇L, the gradient clipped to a global norm

@@ -1,4 +1,4 @@
-"""What the RL players share: optimizer steps, learning rate schedules, twin critics, checks of the action space.
+"""Shared code of the RL players: optimizer steps, learning rate schedules, twin critics, checks of the action space.
 
 x ← x − η_p Adam(∇l(x))         η_p = η, or η · (1 − p) after a fraction p of training
 x̄ ← (1 − τ) x̄ + τ x             target networks (Polyak averaging, `optax.incremental_update`)

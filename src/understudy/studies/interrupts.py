@@ -13,7 +13,7 @@ from understudy.studies.training import ProgressFactory
 
 @contextmanager
 def catch_interrupts(progress: ProgressFactory) -> Iterator[tuple[Callable[[], bool], ProgressFactory]]:
-    """Make sure that no Ctrl-C is lost. Gives a function that tells whether one arrived, and a wrapped progress.
+    """Make sure that no Ctrl-C is lost. Yields a function that returns whether one arrived, and a wrapped progress.
 
     There are two ways to lose one. Training ends after the round of a Ctrl-C; if that was the last round, it returns as
     usual. And a KeyboardInterrupt raised inside a compiler callback is swallowed there; the wrapped progress raises the

@@ -4,7 +4,7 @@ Each process takes the first group that has missing cells and that no other proc
 cells as they finish, and looks for the next group. So a second `study run` on the same directory shares the work, and
 after a kill -9 the next `study run` resumes: finished cells are stored, and training continues from its checkpoint.
 
-    DIR/work/                what training keeps until its cells are stored (`training`)
+    DIR/work/                files of training until its cells are stored (`training`)
     DIR/failures/GROUP.txt   the error of a group that failed, until it succeeds
     DIR/logs/                output of worker processes that failed
 """
@@ -34,7 +34,7 @@ from understudy.studies.plan import Study
 from understudy.studies.training import ProgressFactory, remove_directory, train_cells
 
 WAIT = 0.5
-"""Seconds between two looks at groups that other processes train."""
+"""Seconds between two checks of groups that other processes train."""
 PARENT = "UNDERSTUDY_PARENT"
 """Environment variable with the process id of a worker's parent. The worker exits when its parent does."""
 Environments = Mapping[str, Environment | GymnasiumEnvironment]

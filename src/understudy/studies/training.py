@@ -1,7 +1,7 @@
 """Trains the cells of a group and makes their records.
 
 Cells with the same seeds on several numbers of trajectories train in one program, a call of `imitate`. Its policies are
-evaluated while it trains (`evaluator`). A program has a directory of its own and resumes from there after a kill -9.
+evaluated while it trains (`evaluator`). A program has its own directory and resumes from there after a kill -9.
 Records are written to that directory, in one file, before any cell is stored, so that none is lost in between.
 
     WORK/GROUP-DIGEST/cells.json                     keys of the program's cells
@@ -72,7 +72,7 @@ def train_cells(
 
     The order is: programs that an earlier process finished but did not store, programs that it started, the rest. A
     started program keeps its cells even if more cells are missing now. A program's directory is removed after its cells
-    were stored, that is when the caller asks for the next program.
+    were stored, that is when the caller requests the next program.
     """
     remaining = {cell.key: cell for cell in cells}
     for directory in sorted(work.glob(f"{group.key}-*")):

@@ -8,7 +8,7 @@
     on-Q   (U3)    d^π_t(s) (π_t − π^E_t)(a | s)       d^π_t(s, a)                f − E_{a ~ π_E} f
 
 Every payoff is linear in f and in the strategy x, so averages of policies are taken over strategies (`strategy`,
-`policy`), and the cost of an action is ∂U/∂x. For off-Q moments each (t, s) is a problem by itself. For the others
+`policy`), and the cost of an action is ∂U/∂x. For off-Q moments each (t, s) is a separate problem. For the others
 the policy plans. `pair` returns the same game as weighted samples, for the functions in `payoffs`.
 """
 

@@ -60,7 +60,7 @@ class Successors(Dynamics):
 
 
 class FiniteMDP(eqx.Module):
-    """States 0..S-1, actions 0..A-1, T steps. It has no reward, because imitation does not know one."""
+    """States 0..S-1, actions 0..A-1, T steps. It has no reward, because imitation algorithms do not get one."""
 
     dynamics: Dynamics
     initial: Float[Array, "*b s"]

@@ -55,7 +55,7 @@ from understudy.tabular.planning import occupancy, q_values
 
 QMoments = Literal["off-Q", "on-Q"]
 FEASIBILITY = 1e-10
-"""The tolerance of the linear program's constraints. The policy is normalised afterwards."""
+"""The tolerance of the linear program's constraints. The policy is normalized afterwards."""
 
 
 def expansion(mdp: FiniteMDP, f: Any, g: Any, policy: Any, cut: int) -> Table:
@@ -165,7 +165,7 @@ def psdp(mdp: FiniteMDP, expert: Any, features: Any = None, observed: Any = None
     """(7), backwards from t = T − 1: a policy for each time that matches the expert's future reward moments.
 
     F_r is {φ·θ : |θ_k| ≤ 1} for `features` φ[s, a, k] or φ[t, s, a, k], by default all |r_t(s, a)| ≤ 1. Π contains the
-    policies that act alike in states with equal `observed[s]`, by default all policies. M_t(s, a) ∈ R^k is the sum of φ
+    policies with equal π(· | s) where `observed[s]` is equal, by default all policies. M_t(s, a) ∈ R^k is the sum of φ
     from (s, a) along π_{t+1}, ... Then
 
         ε_t = ‖Σ_s d^E_t(s) Σ_a (π_t − π_E)(a | s) M_t(s, a)‖₁

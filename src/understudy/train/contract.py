@@ -1,4 +1,4 @@
-"""What the loop asks of an algorithm, checked with the algorithm's name in the message.
+"""Checks that an algorithm keeps to the protocol of the training loop. Errors name the algorithm.
 
 `check_update` runs while a round is traced, so that it costs nothing afterwards; `check_policy` once before training.
 """
@@ -17,11 +17,11 @@ from understudy.policies.combined import Ensemble
 from understudy.policies.gaussian import NetworkPolicy
 
 SAMPLE = 32
-"""Demonstrated observations that a fresh policy is tried on."""
+"""How many demonstrated observations a fresh policy is checked on."""
 
 
 def check_update(algorithm: Algorithm, state: State, returned: Any) -> tuple[State, Info]:
-    """What `update` returned, if it is a state of the same structure and an `Info` with scalar metrics."""
+    """Raise unless `update` returned a state of the same structure and an `Info` with scalar metrics."""
     name = algorithm.card.name
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Info)):
         what = f"a tuple of {len(returned)}" if type(returned) is tuple else f"a {type(returned).__name__}"
@@ -51,7 +51,7 @@ def check_update(algorithm: Algorithm, state: State, returned: Any) -> tuple[Sta
 
 
 def check_policy(algorithm: Algorithm, spec: Spec, state: State, demonstrations: Dataset) -> None:
-    """Refuse a policy whose actions do not fit the environment.
+    """Raise if the policy's actions do not fit the environment.
 
     `state` is that of one run, on the host.
     """

@@ -55,23 +55,23 @@ def imitate(
         demonstrations: `Demonstrations`, the name of a bundled task, or the path of an npz file.
         env: The environment. Algorithms that do not need it take action bounds and horizon from it, and check the
             demonstrations against it.
-        expert: Who is queried, for algorithms that query an expert.
-        seeds: How many seeds to train, from 0, or a list of seeds. All train in one compiled program.
-        episodes: Use the first so many demonstrated episodes. A list trains every seed on each number.
+        expert: The expert, for algorithms that query one.
+        seeds: The number of seeds, counted from 0, or a list of seeds. All train in one compiled program.
+        episodes: How many demonstrated episodes to use, from the first on. A list trains every seed on each number.
         holdout: The fraction of steps that is held out to select among the policies.
         progress: Called after each round with the rounds done, all rounds, and the mean of each metric.
-        checkpoint: A file that stores the state of training now and then. The same call resumes from it: to the same
+        checkpoint: A file that stores the state of training at intervals. The same call resumes from it: to the same
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.
         visit: Called after each round with its number and a function that returns the states of all runs.
         policy_obs: Indices of the observation that the policy sees. Critics see all of it.
         workers: Processes that step a Gymnasium environment, for algorithms with a schedule (0: this process). The
-            policies do not depend on it. Default: as many as are worth starting.
+            policies do not depend on it. Default: chosen by the cost of a step.
         logs: A directory where each round is logged as CSV, or `Logs(directory, ["tensorboard"])`.
 
     Returns:
         A `Result` with a policy for each seed and number of episodes. Ctrl-C ends training at the end of a round; the
-        result has what was trained until then, with `result.interrupted` set.
+        result then has the policies trained so far, and `result.interrupted` is set.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     check_callable("rounds done, all rounds and a dict of metrics", progress=progress)
@@ -217,14 +217,14 @@ def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
 
 
 def summary(demonstrations: Demonstrations) -> dict[str, Any]:
-    """What a run's configuration says of the demonstrations."""
+    """The summary of the demonstrations in a run's configuration."""
     stated = demonstrations.expert_return
     if stated is not None and not np.isfinite(stated.std):  # JSON has no NaN
         known: dict[str, Any] | None = {**stated._asdict(), "std": None}
     else:
         known = None if stated is None else stated._asdict()
     spec = asdict(demonstrations.spec)
-    del spec["policy_obs"]  # demonstrations show everything; what the policy sees of it is the run's own
+    del spec["policy_obs"]  # a setting of the run, not of the demonstrations
     return {
         "digest": digest(demonstrations.transitions()),
         "env": demonstrations.env,

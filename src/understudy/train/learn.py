@@ -51,7 +51,7 @@ class TaskRewardState(NamedTuple):
 
 
 class TaskReward(Algorithm):
-    """Reinforcement learning as an `Algorithm`, so that the training loop can run it. It imitates nobody."""
+    """Reinforcement learning as an `Algorithm`, so that the training loop can run it. It uses no demonstrations."""
 
     card: ClassVar[Card] = Card(
         name="rl",
@@ -60,7 +60,7 @@ class TaskReward(Algorithm):
         solver="-",
         needs=("environment",),
         actions=("continuous", "discrete"),
-        collects="steps of the learner, while it learns",
+        collects="steps of the learner, between updates",
         reference="",
     )
 
@@ -133,7 +133,7 @@ class TaskReward(Algorithm):
 
 @dataclass(frozen=True)
 class Learned:
-    """What `learn` returns: a policy for each seed, the metrics, and the configuration."""
+    """The result of `learn`: a policy for each seed, the metrics, and the configuration."""
 
     config: dict[str, Any]
     seeds: list[int]

@@ -69,7 +69,7 @@ class Table:
         return text.getvalue()
 
     def end(self, runs: "Sequence[Run]") -> None:
-        """Nothing: held-out payoffs and statuses are in the run's runs.csv."""
+        """Do nothing: held-out payoffs and statuses are in the run's runs.csv."""
 
     def close(self, finished: bool) -> None:
         self._file.close()
@@ -78,10 +78,10 @@ class Table:
 class TensorBoard:
     """Event files: a scalar for each finite metric of a round. The x-axis is environment steps, or else the round.
 
-    It writes events with tensorboardX's synchronous `EventsWriter`, not with its `SummaryWriter`, which writes from a
-    background thread, and a full disk ends the thread: the error does not reach training, `add_scalar` blocks once the
-    queue is full, and with an unbounded queue (max_queue=0) the process never exits. Here the error is raised in `add`,
-    so that the log is dropped with one line. It also needs no threads: 25 SummaryWriters start 50.
+    It uses tensorboardX's synchronous `EventsWriter`. `SummaryWriter` writes from a background thread, which ends when
+    the disk is full. Training does not get the error, and `add_scalar` blocks once the queue is full; with an unbounded
+    queue (max_queue=0) the process never exits. Here `add` raises the error, and the log is dropped with one line. It
+    also needs no threads: 25 SummaryWriters start 50.
     """
 
     def __init__(self, directory: Path, pairs: Pairs, past: list[Round], suffix: str = ""):
@@ -94,7 +94,7 @@ class TensorBoard:
         for folder in (directory / "tensorboard" / name for name in run_names(pairs)):
             folder.mkdir(parents=True, exist_ok=True)
             self._files.append(EventsWriter(str(folder / "events"), suffix))
-        if not suffix:  # a TensorBoard that shows rounds after the checkpoint drops them
+        if not suffix:  # TensorBoard then drops rounds after the checkpoint that it has already read
             for run in range(len(pairs)):
                 self._write(run, 0, session_log=SessionLog(status=SessionLog.START))
         for number, metrics in enumerate(past, 1):

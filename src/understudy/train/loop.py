@@ -2,7 +2,7 @@
 
 Runs (seeds × numbers of demonstrations) are one compiled program: a vmapped round, called once a round, whose states
 are donated from call to call. On a CPU the program is called once for each core, with a share of the runs. A
-`Collector` supplies what a round needs beside the demonstrations; `programs` has the compiled round.
+`Collector` supplies a round's other data; `programs` has the compiled round.
 """
 
 import os
@@ -69,11 +69,11 @@ def train(
     held_out: Dataset | None = None,
     log: Log | None = None,
 ) -> Training:
-    """Train one run for each key, all at once, on demonstrations and what a collector adds to them.
+    """Train one run for each key, all at once, on demonstrations and a collector's data.
 
     `demonstrations.size` has an entry for each run; the steps are shared. A run that stops, or whose metrics or
     parameters are not finite, keeps the state of its last good round while the others continue. Ctrl-C ends all runs at
-    the end of the round and keeps their results. With a checkpoint, training resumes from it. `visit` may look at the
+    the end of the round and keeps their results. With a checkpoint, training resumes from it. `visit` may read the
     states after each round. `held_out` has demonstrated steps for payoffs, not for training.
     """
     return _Loop(algorithm, spec, demonstrations, keys, collector, held_out, checkpoint, log).run(progress, visit)
@@ -130,10 +130,10 @@ class _Loop:
                 calls: list[list[RoundRecord]] = []
                 for call in range(self.collector.calls_per_round):
                     self._gather(index, call)
-                    # The first call compiles, which one program does for all; then they run side by side.
+                    # The first call compiles, which one program does for all; then they run in parallel.
                     each = map if (index == first and call == 0) or not several else threads.map
                     calls.append(list(each(lambda p, at=(index, call): p.advance(*at, wait=several), self.programs)))
-                    # Read the round before, so that the host waits for numbers while the device computes the next.
+                    # Read the previous round's records while the device computes this round.
                     if self.unread:
                         self._read(progress)
                 self.unread.extend(calls)
@@ -163,11 +163,11 @@ class _Loop:
         return self.seconds_before + time.perf_counter() - self.began
 
     def _joined(self, parts: Any) -> np.ndarray:
-        """The programs' shares joined, without the runs that only fill up the last share."""
+        """The programs' shares joined, without the padding runs of the last share."""
         return np.concatenate(parts)[: self.runs]
 
     def _states(self) -> State:
-        # A copy: with a single program these would be the very arrays that the next round overwrites.
+        # A copy: with a single program these would be the arrays that the next round overwrites.
         parts = zip(*(jax.tree.leaves(program.states) for program in self.programs), strict=True)
         leaves = [jnp.copy(jnp.concatenate(part)[: self.runs]) for part in parts]
         return jax.tree.unflatten(jax.tree.structure(self.programs[0].states), leaves)
@@ -177,7 +177,7 @@ class _Loop:
         return jax.tree.map(lambda *part: self._joined(part), *parts)
 
     def _gather(self, index: int, call: int) -> None:
-        """Let the collector gather what the programs need from the host."""
+        """Let the collector collect the programs' data on the host."""
         request = Request(
             self.algorithm,
             self._states,
@@ -218,7 +218,7 @@ class _Loop:
         checkpoint.save(self._states(), active, _packed(self.records), self._seconds(), arrays)
 
     def _over(self) -> bool:
-        """Whether all runs have ended, as far as the records tell."""
+        """Whether all runs have ended, according to the records read so far."""
         if not self.records:
             return False
         last = self.records[-1]
@@ -316,7 +316,7 @@ def _interruptible() -> Iterator[threading.Event]:
         if event.is_set():
             raise KeyboardInterrupt
         event.set()
-        if os.isatty(2):  # not print, which may be what was interrupted
+        if os.isatty(2):  # not print: the signal may have interrupted a print
             os.write(2, b"\nEnding after this round. Ctrl-C again ends at once.\n")
 
     previous = signal.signal(signal.SIGINT, handle)

@@ -1,8 +1,8 @@
 """The compiled programs of the training loop: one round, or one update, of a share of the runs.
 
-On a CPU the runs are split into shares, one program call for each core. Around the algorithm's update a program does
-little: it lets the collector collect, keeps the last good state of a run that stops being finite, and reports what the
-host has to know. It also checks what the algorithm returns, while it is traced.
+On a CPU the runs are split into shares, one program call for each core. Besides the algorithm's
+update, a program calls the collector, keeps the last good state of a run whose numbers are not finite any more, and
+returns a record for the host. While it is traced, it checks the algorithm's return values.
 """
 
 import os
@@ -25,7 +25,7 @@ Leaves = TypeVar("Leaves")
 
 
 class RoundRecord(NamedTuple):
-    """What the host reads of a round, for each run."""
+    """The record of a round for the host, with an entry for each run."""
 
     metrics: dict[str, Float[Array, " runs"]]
     active: Bool[Array, " runs"]
@@ -61,10 +61,10 @@ def merged(updates: list[RoundRecord]) -> RoundRecord:
 
 
 def shares(runs: int) -> np.ndarray:
-    """Which runs go into one program: a row of indices for each program.
+    """The runs of each program, as a row of indices.
 
     An accelerator takes all runs at once. On a CPU, XLA keeps small networks on one core, so the runs are split evenly
-    over the cores. The last run is repeated where they do not divide.
+    over the cores. If the runs do not divide evenly, the last one is repeated.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     size = -(-runs // cores) if jax.default_backend() == "cpu" else runs
@@ -73,7 +73,7 @@ def shares(runs: int) -> np.ndarray:
 
 
 class RunKeys(NamedTuple):
-    """The random streams of runs. No key of one is ever a key of the other."""
+    """The two random streams of each run. They have no key in common."""
 
     update: Key[Array, " runs"]
     collect: Key[Array, " runs"]
@@ -105,7 +105,7 @@ class Program:
         collector: Collector,
     ):
         init_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
-        collect_keys = jax.vmap(jax.random.fold_in, (0, None))(keys[runs], 2)  # 0 and 1 are the split's
+        collect_keys = jax.vmap(jax.random.fold_in, (0, None))(keys[runs], 2)  # 0 and 1 are used by the split
         self.algorithm, self.collector, self.runs = algorithm, collector, runs
         self.keys = RunKeys(update_keys, collect_keys)
         self.demonstrations = demonstrations.of(runs)
@@ -116,7 +116,7 @@ class Program:
         self.active = jnp.ones(len(runs), bool)
         self.queries = jnp.zeros(len(runs), jnp.int32)
         self.given: Any = None
-        """What the collector gathered on the host for the next call."""
+        """The collector's data from the host for the next call."""
 
     def restore(self, saved: SavedLoop, queries: np.ndarray) -> None:
         """Continue from a checkpoint, which holds all runs."""
@@ -128,7 +128,7 @@ class Program:
         self.memory = self.collector.in_program.restored(self.memory, arrays)
 
     def stored_memory(self, rounds: int) -> list[Array]:
-        """The collector's arrays that a checkpoint stores after so many rounds."""
+        """The collector's arrays that a checkpoint stores after `rounds` rounds."""
         return self.collector.in_program.stored(self.memory, rounds)
 
     def policies(self) -> Any:
@@ -136,7 +136,7 @@ class Program:
         return jax.device_get(_policies(self.algorithm, self.states))
 
     def advance(self, index: int, call: int, wait: bool) -> RoundRecord:
-        """One call for all runs of the share. Programs run side by side only if each waits in its own thread."""
+        """One call for all runs of the share. Programs run in parallel only if each waits in its own thread."""
         schedule, calls = self.algorithm.schedule, self.collector.calls_per_round
         count = 1 if schedule is None else schedule.updates // calls
         self.states, self.memory, self.active, self.queries, records = _advance(
@@ -258,7 +258,7 @@ def _round_data(data: Dataset, held_out: Dataset | None, collected: Collected, n
 
 
 def _guarded(state: State, new: State, info: Info, active: Bool[Array, ""]) -> tuple[State, Bool[Array, ""]]:
-    """The new state where it may be kept, and whether all of it is finite."""
+    """The new state, or the old one if the new one must not be kept, and whether all new numbers are finite."""
     numbers = [x for x in jax.tree.leaves((info.metrics, new)) if jnp.issubdtype(x.dtype, jnp.inexact)]
     finite = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
     keep = active & finite & ~jnp.asarray(info.undo)

@@ -52,7 +52,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """What `imitate` returns: a policy for each seed and number of episodes, the metrics, and the configuration."""
+    """The result of `imitate`: a policy for each seed and number of episodes, the metrics, and the configuration."""
 
     config: dict[str, Any]
     runs: list[Run]

@@ -1,7 +1,7 @@
 """AdVIL: adversarial value-moment imitation learning, a game in the demonstrated states.
 
 It matches off-Q moments, like behavioral cloning. Instead of a fixed loss, a critic f learns to separate the learner's
-actions from the expert's, and the policy is trained against it. Errors count as much as the critic can exploit them.
+actions from the expert's, and the policy is trained against it. An error costs as much as the critic can exploit it.
 The critic learns faster than the policy, so this is a primal algorithm (section 6.1). Algorithm 1:
 
     Input: demonstrations D_E, policy class Π, moment functions F, threshold δ, learning rates η_f > η_π
@@ -16,7 +16,7 @@ dimensions of the action. States are standardized with D_E, and continuous actio
 actions, f gets the policy's probabilities, and the squared error becomes a cross-entropy.
 
 π may be an ensemble of networks with different initial weights. The critic is trained against all of them: the steps
-of a minibatch are assigned to the members in turn. Each member is trained against the critic. The returned policy is
+of a minibatch are divided among the members. Each member is trained against the critic. The returned policy is
 the mean of the members' actions (or probabilities), each with its own moving average of weights.
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.1 and Table 11.
@@ -67,7 +67,7 @@ class AdVILState(NamedTuple):
     normalization: Normalization
     collapse_state: CollapseState
     payoffs: Float[Array, " window"]
-    """Of the last rounds, newest first."""
+    """Payoffs of the last rounds, newest first."""
 
 
 class AdVIL(Algorithm):

@@ -14,16 +14,17 @@ The policy minimises L, and the cost f maximises it.
     3.     f ← f + η_f ∇_f [ L(π, f) − w_g · E (‖∇f‖ − g)² ]
     4.     π ← π − η_π ∇_π [ L(π, f) + w_o · R_⊥(π) ]
 
-After a terminal step, s' is an absorbing state that follows itself forever. An extra observation marks it, its actions
-are zero, and D_E contains its own step once for each terminated episode. A last step without a recorded next state is
-left out. Any demonstrated state may serve as s_0 (`starts="all"`), as in the reference. The gradient penalty is taken
-between an expert's (s, a) and the learner's (s', π(s')) of another step, as in the paper's released code.
+After a terminal step, s' is an absorbing state that follows itself forever. An extra observation dimension marks it,
+its actions are zero, and D_E contains its step to itself once for each terminated episode. A last step without
+a recorded next state is left out. Any demonstrated state may serve as s_0 (`starts="all"`), as in the reference. The
+gradient penalty is taken between an expert's (s, a) and the learner's (s', π(s')) of another step, as in the paper's
+released code.
 
 Reference: Kostrikov, Nachum and Tompson, "Imitation Learning via Off-Policy Distribution Matching" (2020), in the truly
 off-policy form that the paper evaluates: no replay buffer, no environment (replay regularisation 0).
 
 Deviations: the players alternate, critic first; the reference takes both gradients at once. D_E contains the absorbing
-state's own step once for each episode, not several times. The returned policy has a moving average of the weights (the
+state's step to itself once per episode, not several times. The returned policy has a moving average of the weights (the
 preset `paper` returns the last weights).
 """
 
@@ -199,7 +200,7 @@ class ValueDICE(Algorithm):
         return (1 - self.discount) * start - expert, following
 
     def policy(self, state: ValueDICEState) -> Policy:
-        """The policy without its weights for the mark, since it never acts in the absorbing state."""
+        """The policy without its weights for the mark, because it never acts in the absorbing state."""
         policy = state.policy_memory.average
         first, *rest = policy.net.weights
         indices = None if policy.net.input_indices is None else policy.net.input_indices[:-1]
@@ -207,7 +208,7 @@ class ValueDICE(Algorithm):
         return Normalized(eqx.tree_at(lambda p: p.net, policy, net), state.normalization)
 
     def _batch(self, state: ValueDICEState, data: Dataset, usable: "UsableRows", key: Key[Array, ""]) -> ValueDICEBatch:
-        """Steps drawn uniformly from D_E, the absorbing state's own steps included, and starts."""
+        """Steps drawn uniformly from D_E, including the absorbing state's steps to itself, and initial states."""
         step_key, start_key = jax.random.split(key)
         shape = (self.batch_size,)
         draw = draw_from_both(step_key, self.batch_size, usable.steps, usable.absorbing)
@@ -235,7 +236,7 @@ class UsableRows(NamedTuple):
     steps: Rows
     """Steps with a known next state."""
     absorbing: Rows
-    """The absorbing state's own steps, one for each terminated episode. They are not rows of the dataset."""
+    """The absorbing state's steps to itself, one for each terminated episode. They are not rows of the dataset."""
     starts: Rows
     """The first step of each episode."""
 

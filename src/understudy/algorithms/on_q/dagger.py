@@ -11,8 +11,8 @@ chooses between two actions at random, the squared error learns their mean. Foll
     4.     π ← argmin over π' of the mean of ℓ(π', s, a) over D, by gradient steps from the last π
 
 ℓ is the loss of behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. By default
-only the learner acts, β = 0; the demonstrations replace the rounds in which the expert would act. With β > 0 a coin is
-tossed at each step, and an action of the expert is also its answer in that state (`gate`).
+only the learner acts, β = 0; the demonstrations replace the rounds in which the expert would act. With β > 0 the expert
+acts at random steps, and its action is also its answer to the query in that state (`gate`).
 
 Reference: Ross, Gordon and Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
 Learning" (2011); Tables 13 and 15 of the paper.

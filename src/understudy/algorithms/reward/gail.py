@@ -77,8 +77,8 @@ RewardForm = Literal["positive", "negative", "logit"]
 FORMS: tuple[RewardForm, ...] = ("positive", "negative", "logit")
 PAPER_PPO = PPO(hidden=(256, 256))
 INPUT_BOUND = 10.0
-"""f's inputs are clipped to this many standard deviations: where the expert hardly moves, the learner can be thousands
-away.
+"""f's inputs are clipped to this many standard deviations. Where the expert hardly varies, the learner can be
+thousands of standard deviations away.
 """
 MIN_SHARE = 0.01
 """Added to both sides' share of time in the absorbing state, so that its logit is finite."""

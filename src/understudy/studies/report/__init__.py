@@ -1,7 +1,7 @@
 """The report of a study: an HTML page, figures for papers, Markdown and CSV tables.
 
 `learners` groups records by task and learner; the other modules show them. Published numbers are an argument
-(`studies.published`). The page needs no JavaScript library and no network, so that it still opens in ten years.
+(`studies.published`). The page needs no JavaScript library and no network.
 """
 
 from understudy.studies.report.clips import clip
