@@ -3,8 +3,8 @@
 Everything is computed from the CSV files of a folder of results and from `paper.published`. Nothing is trained or
 evaluated. Results without a file, or without rows in their file, are "not measured yet".
 
-Two means agree where Welch's two-sided test does not distinguish them at the 5% level, after Holm's correction over all
-points of a table. Where no spread was published, the published mean counts as exact, so ours differs sooner.
+Two means agree if Welch's two-sided test does not distinguish them at the 5% level, after Holm's correction over all
+points of a table. If no spread was published, the published mean counts as exact, so ours differs sooner.
 """
 
 import csv
@@ -72,7 +72,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def read(path: Path) -> Rows:
-    """The rows of a CSV file; none where the file does not exist."""
+    """The rows of a CSV file; none if the file does not exist."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -243,7 +243,7 @@ def bc_table(results: Path) -> str:
 
 
 def _size(samples: Iterable[Sample]) -> str:
-    """The number of seeds, or its range where points differ."""
+    """The number of seeds, or its range if points differ."""
     sizes = sorted({sample.size for sample in samples})
     return str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
 

@@ -108,7 +108,7 @@ def _show(trained: TrainedExpert, title: str) -> None:
 
 
 def _player(env: str, name: str | None, players: dict[str, RLPlayer]) -> RLPlayer:
-    """The named player, or the default one for the environment; settings of other players are refused."""
+    """The named player, or the default one for the environment. Raises if another player's settings are given."""
     if name is None:
         default = type(default_player(make(env)))
         name = next(one for one, player in players.items() if isinstance(player, default))

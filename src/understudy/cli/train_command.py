@@ -143,7 +143,7 @@ def _default(value: Any) -> Any:
 
 
 def _refuse(options: type, reason: str, words: list[str]) -> None:
-    """Refuse options that do not apply to the algorithm, by name."""
+    """Raise if an option does not apply to the algorithm. The message names it."""
     given = {word.split("=", 1)[0].replace("_", "-") for word in words if word.startswith("--")}
     for field in dataclasses.fields(options):
         flag = f"--{field.name.replace('_', '-')}"

@@ -1,7 +1,7 @@
 """Rolling out a policy: whole episodes in either kind of environment.
 
 Each of `episodes` copies of the environment runs exactly one episode, so that short episodes are not
-over-represented. Episode i of a given seed starts in the same state whatever the policy.
+over-represented. Episode i of a given seed starts in the same state for every policy.
 """
 
 from collections.abc import Callable

@@ -58,7 +58,7 @@ def whole_directory(path: str | os.PathLike[str], replace: bool = False) -> Iter
 
 
 def check_free(path: str | os.PathLike[str]) -> None:
-    """Refuse a directory that is not empty, or that cannot be written."""
+    """Raise if the directory is not empty or cannot be written."""
     path = Path(path)
     if path.is_dir() and any(path.iterdir()):
         what = "already holds a run" if (path / "config.json").exists() else "is not empty"
@@ -69,7 +69,7 @@ def check_free(path: str | os.PathLike[str]) -> None:
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuse the path of a file that cannot be written."""
+    """Raise if the file cannot be written."""
     path = Path(path)
     if path.is_dir():
         raise RunError(f"'{path}' is a directory, but a file is needed: choose another name")

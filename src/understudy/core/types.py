@@ -144,7 +144,7 @@ class Dataset(NamedTuple):
     steps: Transition
     size: Int[Array, ""]
     episodes: Int[Array, ""] | None = None
-    """How many episodes the steps come from, where that is known. Some of an episode's steps may be held out."""
+    """How many episodes the steps come from, if known. Some of an episode's steps may be held out."""
 
     @property
     def mask(self) -> Bool[Array, " n"]:

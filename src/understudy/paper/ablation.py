@@ -73,7 +73,7 @@ def comparison_learners() -> list[Entry]:
 
 
 def _command_name(preset: str, settings: dict[str, Any]) -> str:
-    """The learner as one types it after --learners."""
+    """The learner's name for --learners."""
     changes = "".join(f",{name}={value!r}" for name, value in settings.items())
     return f"adril:{preset}@{TRAJECTORIES}{changes}"
 
@@ -170,7 +170,7 @@ def _format(value: Any) -> str:
 
 
 def draw(curves: Mapping[str, Sequence[Curve]], path: Path) -> bool:
-    """Draw returns by environment steps, one row of panels per task; False where there is nothing to draw.
+    """Draw returns by environment steps, one row of panels per task; False if there is nothing to draw.
 
     Only learners of the comparison are drawn, and of several sets of demonstrations only the one with most learners.
     """

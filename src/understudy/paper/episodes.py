@@ -59,7 +59,7 @@ def format_episode(episode: Episode) -> list[Any]:
 
 
 def read_episodes(path: Path) -> list[Episode]:
-    """The episodes in a file; none where it does not exist."""
+    """The episodes in a file; none if it does not exist."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -100,7 +100,7 @@ def train_and_record(
 def check_group(
     group: Group, demonstrations: Demonstrations, env: Environment | GymnasiumEnvironment
 ) -> tuple[float, RewardState]:
-    """The expert's return and the shapes of a run's state; an error where failures or critic values are undefined."""
+    """The expert's return and the shapes of a run's state. Raises if failures or critic values are undefined."""
     expert, algorithm, label = demonstrations.expert_return, group.algorithm, group.entry.label
     hint = "name adril, sqil or gail:sac, on a task with continuous actions"
     if not isinstance(algorithm, RewardMatching):

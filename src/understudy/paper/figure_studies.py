@@ -67,7 +67,7 @@ def parse_learner(name: str, trajectories: tuple[int, ...] | None = None) -> Ent
 
     Args:
         name: algorithm[:preset][@trajectories][,setting=value]...
-        trajectories: Used where the name has no number: () for the task's, None for the paper's.
+        trajectories: Used if the name has no number: () for the task's, None for the paper's.
     """
     learner, *settings = _split_commas(name)
     learner, _, count = learner.partition("@")
@@ -110,7 +110,7 @@ def parse_learners(names: Sequence[str], trajectories: tuple[int, ...] | None = 
 
 def run_study(study: Study, directory: str | os.PathLike[str], path: Path, progress: ProgressFactory) -> Rows:
     """Run the cells of a study that have not finished, and merge all of them into the CSV file; return all its rows."""
-    before = read_rows(path)  # refuse a file with other columns before training
+    before = read_rows(path)  # raises before training if the file has other columns
     summary = run(study, directory, jobs=1, progress=progress)
     if summary.failed:
         reasons: dict[str, list[str]] = {}
@@ -132,14 +132,14 @@ def merge_rows(before: Sequence[dict[str, str]], new: Rows, path: Path, columns:
 
 
 def check_out(path: Path) -> None:
-    """Refuse a path that is not a .csv file or that cannot be written."""
+    """Raise if the path is not a .csv file or cannot be written."""
     if path.suffix != ".csv":
         raise SettingError(f"out is '{path}': pass a path that ends in .csv (the figure is written next to it)")
     check_place(path)
 
 
 def read_rows(path: Path, columns: list[str] = table.COLUMNS) -> Rows:
-    """The rows of a results file; none where the file does not exist."""
+    """The rows of a results file; none if the file does not exist."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -79,7 +79,7 @@ def read(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
 
 
 def published_points(curve: Curve, env: str) -> dict[int, Sample]:
-    """The paper's numbers for a curve's algorithm; none where the curve's demonstrations are another expert's."""
+    """The paper's numbers for a curve's algorithm; none if the curve's demonstrations are another expert's."""
     expert = published.EXPERT.get(env)
     other_expert = curve.expert is not None and expert is not None and round(curve.expert) != expert
     return {} if curve.bundled or other_expert else published.off_q(env, curve.algorithm)
@@ -96,7 +96,7 @@ class Comparison:
 
 
 def compare(curve: Curve, env: str) -> Comparison | None:
-    """None where nothing was published, or where a single seed allows no test."""
+    """None if nothing was published, or if a single seed allows no test."""
     theirs = published_points(curve, env)
     shared = [count for count, sample in curve.samples.items() if count in theirs and sample.size > 1]
     if not shared:

@@ -32,7 +32,7 @@ class Trials:
     queries: np.ndarray
     """(rounds, trials): expert queries up to each round."""
     final: np.ndarray | None = None
-    """(trials,): returns of the final policies, where they were evaluated."""
+    """(trials,): returns of the final policies, if they were evaluated."""
 
     @property
     def curve(self) -> Curve:

@@ -35,7 +35,7 @@ BC_TABLE = {"HalfCheetahBulletEnv-v0": 2083.0, "AntBulletEnv-v0": 2526.0}
 
 
 def off_q(env: str, algorithm: str) -> dict[int, Sample]:
-    """Return by the number of demonstrated trajectories; empty where nothing was published."""
+    """Return by the number of demonstrated trajectories; empty if nothing was published."""
     points = _OFF_Q.get(env, {}).get(algorithm, [])
     samples = [Sample(mean, error * SEEDS**0.5, SEEDS) for mean, error in points]
     return dict(zip(TRAJECTORIES, samples, strict=False))
@@ -208,7 +208,7 @@ REWARD_TRAJECTORIES = {"gail": 5, "sqil": 5, "adril": 20, "adril-balanced": 20}
 
 
 def reward(env: str, algorithm: str) -> dict[int, Sample]:
-    """Return by environment steps; empty where nothing was published."""
+    """Return by environment steps; empty if nothing was published."""
     points = _REWARD.get(env, {}).get(algorithm, [])
     return {i * REWARD_EVERY: Sample(mean, error * SEEDS**0.5, SEEDS) for i, (mean, error) in enumerate(points)}
 
@@ -246,7 +246,7 @@ def reward_ending(env: str, algorithm: str) -> Ending:
 
 
 class Range(NamedTuple):
-    """A range of returns, where no single numbers were published."""
+    """A range of returns, for results without published single numbers."""
 
     rounds: tuple[int, int]
     low: float
@@ -262,7 +262,7 @@ LANDER_RANGE = {"daequil": Range((4, 9), 250, 290, 210)}
 
 
 def lander(algorithm: str) -> dict[int, Sample]:
-    """Return by round on LunarLander with hidden leg contacts; empty where no numbers were published."""
+    """Return by round on LunarLander with hidden leg contacts; empty if no numbers were published."""
     means = LANDER_DAGGER if algorithm == "dagger" else ()
     return {x: Sample(float(mean), float("nan"), SEEDS) for x, mean in enumerate(means)}
 

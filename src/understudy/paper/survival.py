@@ -72,7 +72,7 @@ def reproduce_survival(
     check_whole(1, trajectories=trajectories, steps=steps, seeds=seeds, episodes=episodes)
     path = Path(out or "docs/results/survival.csv")
     figure_studies.check_out(path)
-    figure_studies.read_rows(path)  # refuse a file with other columns before training
+    figure_studies.read_rows(path)  # raises before training if the file has other columns
     directory = Path(work or "runs/survival")
     demos = directory.parent / f"{directory.name}-{trajectories}-demos.npz"
     record_demonstrations(trajectories).save(str(demos))

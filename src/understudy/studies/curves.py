@@ -34,7 +34,7 @@ class Curve:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Hyperparameters that differ from the preset's."""
     trajectories: int | None = None
-    """Demonstrated trajectories; None where x counts them."""
+    """Demonstrated trajectories; None if x counts them."""
     demonstrations: str = ""
     """Their source: "bundled", or a file's name."""
     expert: float | None = None
@@ -95,11 +95,11 @@ class Curve:
 
     @property
     def final_sample(self) -> Sample | None:
-        """The final policies' returns; None where none was evaluated."""
+        """The final policies' returns; None if none was evaluated."""
         return Sample.of(list(self.final.values())) if self.final else None
 
     def _over_seeds(self, statistic: Callable[[list[float]], float]) -> Sample | None:
-        """A statistic of each seed that finished, or of every seed where none has."""
+        """A statistic of each seed that finished, or of every seed if none has."""
         finished = self.final or self.seeds
         values = [
             statistic([points[x] for x in sorted(points)])

@@ -49,7 +49,7 @@ def run_on_ray(
     ray = _import_ray()
     store, plan = Store(directory), Plan.load(study)
     store.begin(study.to_dict())
-    # Ray prints node events to stdout whatever its log settings.
+    # Ray prints node events to stdout regardless of its log settings.
     with explain_interrupt(plan, store), redirect_stdout(StringIO()), _connect(ray, address):
         _check_nodes(ray, study.hardware, address)
         with ExitStack() as claims:

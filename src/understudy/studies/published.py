@@ -7,7 +7,7 @@ from understudy.core.statistics import Sample
 
 
 class Published(NamedTuple):
-    """Published results of one algorithm on one task; empty where there are none."""
+    """Published results of one algorithm on one task; empty if there are none."""
 
     name: str = ""
     by_steps: Mapping[int, Sample] = {}

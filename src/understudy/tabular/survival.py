@@ -33,7 +33,7 @@ and Reward Bias in Adversarial Imitation Learning" (2019). SQIL: Reddy, Dragan a
 
 Deviations: nothing is sampled. SQIL's labels are 1 on the expert's steps and 0 on the learner's. D is the mean label
 at a pair, with equally many steps of both sides. With continuous states no two samples share a pair, so each label
-stands alone. "Labels alone" is that case: 1 wherever the expert goes, which is everywhere here.
+stands alone. "Labels alone" is that case: 1 at every pair that the expert visits, here at all pairs.
 """
 
 from collections.abc import Callable, Sequence

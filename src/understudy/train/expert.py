@@ -162,5 +162,5 @@ def _save(trained: TrainedExpert, learned: Learned, out: str | os.PathLike[str])
 
 
 def _plain(number: float) -> float | None:
-    """A JSON number: null where no episode ended."""
+    """A JSON number: null if no episode ended."""
     return round(float(number), 3) if np.isfinite(number) else None

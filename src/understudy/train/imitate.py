@@ -146,7 +146,7 @@ def _judged(
 def demonstrations_of(env: str) -> Demonstrations:
     """The demonstrations that are bundled for a task."""
     if env not in bundled():
-        known = make(env).name  # refuses an unknown name
+        known = make(env).name  # raises if the name is unknown
         raise NeedsError(f"{known} has no bundled demonstrations: give a file, or one of {', '.join(bundled())}")
     return load(env)
 

@@ -180,7 +180,7 @@ class WeightsAndBiases:
 
 
 def run_names(pairs: Pairs) -> list[str]:
-    """seed-K, or episodes-N/seed-K where there are several numbers of episodes."""
+    """seed-K, or episodes-N/seed-K if there are several numbers of episodes."""
     several = len({count for count, _ in pairs}) > 1
     return [f"episodes-{count}/seed-{seed}" if several else f"seed-{seed}" for count, seed in pairs]
 
@@ -192,7 +192,7 @@ def split_rounds(metrics: dict[str, np.ndarray]) -> list[Round]:
 
 
 def finite_scalars(metrics: Round, run: int) -> dict[str, float]:
-    """A run's finite metrics in a round. They are NaN after a run has stopped, and `return` where no episode ended."""
+    """A run's finite metrics in a round. After it has stopped, all are NaN. If no episode ended, `return` is NaN."""
     return {name: float(values[run]) for name, values in metrics.items() if np.isfinite(values[run])}
 
 

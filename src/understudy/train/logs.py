@@ -50,7 +50,7 @@ LOGS, EVALUATION = ".logs", ".evaluation"
 class Logs:
     """Where training logs each round: metrics.csv in `directory`, and the named kinds.
 
-    A kind whose package is not installed is refused here, before training starts.
+    Raises here, before training starts, if the package of a kind is not installed.
     """
 
     directory: str | os.PathLike[str]
@@ -111,7 +111,7 @@ class Recorder:
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse unknown kinds, and kinds whose package is not installed."""
+    """Raise if a kind is unknown or its package is not installed."""
     for kind in kinds:
         if kind not in KINDS:
             raise unknown("kind of log", kind, KINDS)
@@ -160,7 +160,7 @@ def move_logs(run: str | os.PathLike[str]) -> None:
     (logs / METRICS).unlink(missing_ok=True)
     for log in list(logs.iterdir()):
         _succeeds(str(Path(run) / log.name), log.rename, Path(run) / log.name)
-    with suppress(OSError):  # it is not empty where a log could not be moved
+    with suppress(OSError):  # it is not empty if a log could not be moved
         logs.rmdir()
 
 

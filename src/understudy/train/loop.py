@@ -254,7 +254,7 @@ def _unpacked(columns: dict[str, np.ndarray]) -> list[RoundRecord]:
 
 
 def _metrics(records: list[RoundRecord]) -> dict[str, np.ndarray]:
-    """name → (runs, rounds); NaN where a run has ended."""
+    """name → (runs, rounds); NaN after a run has ended."""
     return {
         name: np.stack(
             [np.where(record.active & record.finite, record.metrics[name], np.nan) for record in records], axis=1

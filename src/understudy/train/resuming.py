@@ -106,7 +106,7 @@ def interrupted(out: str | os.PathLike[str]) -> bool | None:
 
 
 def _run_directory(words: Sequence[str]) -> Path:
-    """DIR of `--resume DIR`; other words are refused."""
+    """DIR of `--resume DIR`. Raises if there are other words."""
     given = [part for word in words for part in (word.split("=", 1) if word.startswith(f"{OPTION}=") else [word])]
     at = given.index(OPTION)
     if len(given) <= at + 1 or not given[at + 1]:
