@@ -11,11 +11,11 @@ demo: $(VENV)/.installed
 
 # The linter, the type checker, the import contracts, and the tests of behaviour.
 test: check
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 # Everything, with the slow tests: browser, Ray, kill and resume, examples and commands from end to end.
 test-all: check
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -26,7 +26,7 @@ check: $(VENV)/.installed-test
 # The quick loop while writing an algorithm: make try NAME=dagger
 try: $(VENV)/.installed-test
 	@test -n "$(NAME)" || { echo "usage: make try NAME=dagger"; exit 2; }
-	@file=$$(ls src/understudy/algorithms/*/$(NAME).py) && $(BIN)/ruff check $$file && $(BIN)/mypy $$file
+	@file=$$(ls src/understudy/algorithms/*/$(NAME).py) && $(BIN)/ruff check $$file && $(BIN)/ruff format --check $$file && $(BIN)/mypy $$file
 	$(BIN)/python -m pytest -n auto tests/algorithms/test_protocol.py -m "not slow" -k "$(NAME)"
 
 lint: $(VENV)/.installed-test

@@ -80,6 +80,7 @@ def trained():
     return us.imitate(us.aggrevate(**SMALL), demonstrations, env, "scripted")
 
 
+@pytest.mark.slow
 def test_it_reaches_the_expert_where_cloning_one_demonstration_does_not():
     mdp, reward, optimum, _, demonstrations = task()
     assert return_of(trained().policy, mdp, reward) > optimum - 0.1

@@ -228,6 +228,7 @@ def test_the_value_of_the_absorbing_state_is_its_reward_over_one_minus_gamma(mov
 # ---------------------------------------------------------------------------------------------- whole runs
 
 
+@pytest.mark.slow
 def test_a_run_with_sac_learns_from_both_sides(continuous):
     """test_protocol covers PPO and discrete actions."""
     result = us.imitate(us.gail.preset("sac", **REPLAYED), continuous, env=us.make("Pendulum"))

@@ -7,9 +7,11 @@ import dataclasses
 import functools
 import inspect
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import understudy as us
@@ -18,7 +20,7 @@ from understudy.algorithms import find
 from understudy.core.errors import NeedsError
 from understudy.core.types import ActionValues, Replay, RoundData
 from understudy.game import NEEDS, Algorithm
-from understudy.rl import PPO, SAC, SoftQ
+from understudy.rl import SAC, SoftQ
 from understudy.train import selection
 from understudy.train.programs import traced
 
@@ -27,7 +29,6 @@ NAMES = [*us.ALGORITHMS, OTHERS]
 CASES = [(name, kind) for name in NAMES for kind in find(name).card.actions]
 # One kind of actions for each algorithm, in turn, where a case takes many seconds to compile.
 ONE_KIND = [(name, find(name).card.actions[i % len(find(name).card.actions)]) for i, name in enumerate(NAMES)]
-BOTH_KINDS = [pytest.param(*case, marks=[] if case in ONE_KIND else pytest.mark.slow) for case in CASES]
 
 
 def small(name) -> Algorithm:
@@ -117,7 +118,8 @@ def test_vmap_over_seeds_agrees_with_a_loop(name, demonstrations):
         assert_close(jax.tree.map(lambda x, i=seed: x[i], together), alone(seed))
 
 
-@pytest.mark.parametrize(("name", "demonstrations"), BOTH_KINDS, indirect=["demonstrations"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "demonstrations"), CASES, indirect=["demonstrations"])
 def test_the_same_seed_repeats_exactly_and_different_seeds_differ(name, demonstrations, imitate):
     """On two episodes, as the next test's separate calls: on two cores or more, the programs are the same."""
     first, second = (imitate(small(name), demonstrations.first(2), seeds=2) for _ in range(2))
@@ -162,35 +164,29 @@ COLLECTING = {
     "soft_q": SoftQ(hidden=(32, 32), gradient_steps=64, lr=3e-3, discount=0.0),
     "average_rounds": 0.0,
 }
-ON_POLICY = {
-    "rounds": 8,
-    "round_steps": 512,
-    "frequency": 512,
-    "envs": 8,
-    "buffer_size": 512,
-    "ppo": PPO(hidden=(32,), lr=1e-2, discount=0.0, epochs=10, minibatch=64),
-    "discriminator_hidden": (32,),
-    "discriminator_steps": 32,
-    "discriminator_lr": 3e-3,
-    "expert_batch_size": 64,
-}
 FRACTION = 0.5
 """What the held-out payoff of the last policy is at most, relative to that of the untrained one."""
 
 
-def payoffs(name):
-    """The held-out payoffs of the untrained policy and of the policies after the last round, over two seeds."""
+def train_line(name):
+    """A small run on `Line`: what was trained, and the held-out payoffs of untrained and last policies of two seeds."""
     cls = find(name)
     env = Line(discrete="continuous" not in cls.card.actions)
     demos, test = (us.record(env, env.expert(), episodes=40, seed=seed) for seed in (0, 1))
-    settings = LEARNING if cls.card.moments != "reward" else ON_POLICY if "ppo" in cls.small else COLLECTING
+    usual = COLLECTING if cls.card.moments == "reward" else LEARNING
     own = {field.name for field in dataclasses.fields(cls)}
-    algorithm = cls(**{key: value for key, value in settings.items() if key in own})
+    if "ppo" in cls.learning:  # a player that is not used may not be changed
+        own -= {"sac", "soft_q"}
+    algorithm = cls(**{key: value for key, value in (usual | cls.learning).items() if key in own})
     given = {"env": env} if "environment" in cls.card.needs else {}
     if "expert" in cls.card.needs:
         given["expert"] = env.expert()
     kept = {}
-    us.imitate(algorithm, demos, seeds=2, visit=lambda done, states: kept.update(last=states()), **given)
+
+    def train(**options):
+        return us.imitate(algorithm, demos, seeds=2, **given, **options)
+
+    train(visit=lambda done, states: kept.update(last=states()))
     data, _ = test.split([test.episodes], 0.0)
     criterion = selection.held_out(env.spec, data, data, 0)
 
@@ -201,26 +197,30 @@ def payoffs(name):
     fresh = jax.jit(lambda key: algorithm.init(key, env.spec, training.of(0)))
     before = [payoff(fresh(jax.random.key(seed))) for seed in range(2)]
     after = [payoff(jax.tree.map(lambda x, i=i: x[i], kept["last"])) for i in range(2)]
-    return np.array(before), np.array(after)
+    return train, np.array(before), np.array(after)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_learns_a_linear_expert(name):
-    before, after = payoffs(name)
+def test_it_learns_a_linear_expert_and_its_seeds_repeat_and_differ(name):
+    train, before, after = train_line(name)
     assert np.isfinite(after).all()
     assert after.mean() < FRACTION * before.mean()
+    first, second = train(), train()
+    for a, b in zip(first.policies, second.policies, strict=True):
+        assert not differs(a.policy, b.policy)
+    assert differs(first.policies[0].policy, first.policies[1].policy)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_with_the_sign_of_its_losses_flipped_it_does_not_learn(name, monkeypatch):
-    import equinox as eqx
-
-    right = eqx.apply_updates
-    monkeypatch.setattr(eqx, "apply_updates", lambda x, updates: right(x, jax.tree.map(lambda u: -u, updates)))
+    for library in (eqx, optax):
+        right = library.apply_updates
+        flipped = functools.partial(lambda right, x, updates: right(x, jax.tree.map(lambda u: -u, updates)), right)
+        monkeypatch.setattr(library, "apply_updates", flipped)
     jax.clear_caches()  # programs that were traced with the right sign
     try:
-        before, after = payoffs(name)
+        _, before, after = train_line(name)
     except us.UnderstudyError:  # it diverged
         return
     finally:

@@ -88,6 +88,7 @@ def train_state(algorithm, forest):
     return states[-1]
 
 
+@pytest.mark.slow
 def test_a_linear_critic_is_the_unit_vector_along_the_gap_and_no_other_unit_vector_has_a_larger_payoff():
     forest = Forest()
     moments = forest_trials.clear_swerve(forest)

@@ -11,6 +11,7 @@ from understudy.tabular.examples import loop, reachable, tree
 from understudy.tabular.solvers import solve
 
 
+@pytest.mark.slow
 def test_the_command_writes_its_measurements_and_figures(understudy, monkeypatch, tmp_path):
     monkeypatch.setattr(measurements.gap_growth, "__defaults__", ((128, 512),))
     monkeypatch.setattr(measurements.tree_costs, "__defaults__", (((2, 4), (3, 3)),))

@@ -39,8 +39,18 @@ ALGORITHMS: dict[str, type[Algorithm]] = _discover()
 
 def available() -> dict[str, type[Algorithm]]:
     """The library's algorithms and those of installed packages, by name."""
-    others = {point.name: _checked(point.name, point.load()) for point in metadata.entry_points(group=GROUP)}
+    others = {point.name: _loaded(point) for point in metadata.entry_points(group=GROUP)}
     return {**others, **ALGORITHMS}
+
+
+def _loaded(point: metadata.EntryPoint) -> type[Algorithm]:
+    try:
+        return _checked(point.name, point.load())
+    except (ImportError, AttributeError) as error:
+        package = point.dist.name if point.dist is not None else point.value
+        raise AlgorithmError(
+            f"algorithm '{point.name}' of package '{package}' cannot be loaded ({error}): fix or uninstall it"
+        ) from error
 
 
 def find(name: str) -> type[Algorithm]:

@@ -17,7 +17,7 @@ from understudy.collect.base import Collected, InProgram, Memory, Now
 from understudy.collect.gates import Gate
 from understudy.collect.rollouts import EpisodeBatch, play
 from understudy.core.arrays import Array, namespace
-from understudy.core.types import ActionSpace, ActionValues, Dataset, Discrete, State
+from understudy.core.types import ActionSpace, ActionValues, Dataset, Discrete, Spec, State
 from understudy.envs import Environment
 from understudy.envs.values import ActionValueEstimator
 from understudy.experts.expert import query_expert
@@ -36,6 +36,9 @@ class JaxEpisodes(InProgram):
     values: ActionValueEstimator | None = None
     """Action values under the expert, for algorithms that query them."""
 
+    def init(self, algorithm: Algorithm, states: State, spec: Spec) -> Memory:
+        return _no_steps(states)
+
     def collect(
         self,
         algorithm: Algorithm,
@@ -47,7 +50,8 @@ class JaxEpisodes(InProgram):
         keys: Key[Array, " runs"],
     ) -> tuple[Memory, Collected]:
         one = partial(self.collect_run, algorithm, index=now.round)
-        return memory, jax.vmap(lambda state, left, key: one(state, left, key))(states, answers_left, keys)
+        collected = jax.vmap(lambda state, left, key: one(state, left, key))(states, answers_left, keys)
+        return _counted(memory, collected)
 
     def collect_run(
         self, algorithm: Algorithm, state: State, left: Int[Array, ""], key: Key[Array, ""], index: Int[Array, ""]
@@ -99,6 +103,9 @@ def _answer_order(episodes: EpisodeBatch, horizon: int) -> tuple[Int[Array, " n"
 class GivenEpisodes(InProgram):
     """Episodes and answers that were collected on the host."""
 
+    def init(self, algorithm: Algorithm, states: State, spec: Spec) -> Memory:
+        return _no_steps(states)
+
     def collect(
         self,
         algorithm: Algorithm,
@@ -109,7 +116,19 @@ class GivenEpisodes(InProgram):
         answers_left: Int[Array, " runs"],
         keys: Key[Array, " runs"],
     ) -> tuple[Memory, Collected]:
-        return memory, given
+        return _counted(memory, given)
+
+
+def _no_steps(states: State) -> Int[Array, " runs"]:
+    """The memory of episode collectors: the environment steps of each run so far."""
+    return jnp.zeros(jax.tree.leaves(states)[0].shape[0], jnp.int32)
+
+
+def _counted(memory: Memory, collected: Collected) -> tuple[Memory, Collected]:
+    """With the steps of this round counted."""
+    assert collected.rollouts is not None
+    steps = memory + collected.rollouts.size
+    return steps, collected._replace(env_steps=steps.astype(jnp.float32))
 
 
 def uniforms_needed(space: ActionSpace) -> int:

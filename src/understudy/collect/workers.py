@@ -172,10 +172,10 @@ def _packed(request: StepRequest) -> StepRequest:
 def _unsendable(env: GymnasiumEnvironment) -> str:
     """The reason why an environment cannot be sent to another process; '' if it can."""
     try:
-        told = pickle.dumps(env)
+        pickled = pickle.dumps(env)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         return reason(error)
-    return "it is defined in the script itself, which workers do not run again" if b"__main__" in told else ""
+    return "it is defined in the script itself, which workers do not run again" if b"__main__" in pickled else ""
 
 
 class _Worker:

@@ -74,6 +74,8 @@ class Algorithm(eqx.Module):
     """Presets: named settings other than the default."""
     small: ClassVar[dict[str, Any]] = {}
     """Settings small enough for a test: the protocol tests run every algorithm with them."""
+    learning: ClassVar[dict[str, Any]] = {}
+    """Settings that differ from the usual ones in the test that it learns a linear expert."""
     rounds: eqx.AbstractVar[int]
     episodes_per_round: ClassVar[int] = 0
     """Episodes that a run collects in a round. On-Q algorithms have a field of this name."""

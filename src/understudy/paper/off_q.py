@@ -86,7 +86,7 @@ def published_points(curve: Curve, env: str) -> dict[int, Sample]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PublishedComparison:
     """A curve and the published one: means over the data sizes of both."""
 
     ours: float
@@ -95,14 +95,14 @@ class Comparison:
     """Data sizes where ours is below the published at the 5% level (Welch, one-sided, Holm-corrected)."""
 
 
-def compare(curve: Curve, env: str) -> Comparison | None:
+def compare(curve: Curve, env: str) -> PublishedComparison | None:
     """None if nothing was published, or if a single seed allows no test."""
     theirs = published_points(curve, env)
     shared = [count for count, sample in curve.samples.items() if count in theirs and sample.size > 1]
     if not shared:
         return None
     p_values = holm([p_less(curve.samples[count], theirs[count]) for count in shared])
-    return Comparison(
+    return PublishedComparison(
         float(np.mean([curve.samples[count].mean for count in shared])),
         float(np.mean([theirs[count].mean for count in shared])),
         [count for count, p_value in zip(shared, p_values, strict=True) if p_value < 0.05],

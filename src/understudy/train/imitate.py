@@ -113,14 +113,14 @@ def imitate(
         log = None if logs is None else stack.enter_context(logs.opened(pairs, request | provenance()))
         trained = loop.train(algorithm, spec, training, keys, collector, progress, place, visit, held, log)
         criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
-        runs, actors = _judged(algorithm, spec, trained, pairs, criteria, demonstrations.env)
+        runs, actors = _final_policies(algorithm, spec, trained, pairs, criteria, demonstrations.env)
         if log is not None:
             log.end(runs)
     config = {**request, "seconds": round(trained.seconds, 3), **provenance()}
     return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
 
 
-def _judged(
+def _final_policies(
     algorithm: Algorithm,
     spec: Spec,
     trained: loop.Training,

@@ -27,7 +27,17 @@ from understudy.core.types import Dataset, Spec, State
 from understudy.game import Algorithm
 from understudy.train.checkpoints import Checkpoint
 from understudy.train.contract import check_policy
-from understudy.train.programs import Program, RoundRecord, merged, shares, traced
+from understudy.train.programs import Program, shares, traced
+from understudy.train.records import (
+    RoundRecord,
+    finite_mean,
+    merged,
+    metrics_of,
+    packed,
+    spent,
+    statuses_of,
+    unpacked,
+)
 
 
 @dataclass(frozen=True)
@@ -109,14 +119,14 @@ class _Loop:
         self.seconds_before = 0.0
         saved = None if checkpoint is None else checkpoint.load()
         if saved is not None:
-            self.seconds_before, self.records = saved.seconds, _unpacked(saved.records)
+            self.seconds_before, self.records = saved.seconds, unpacked(saved.records)
             queries = np.sum([record.queries for record in self.records], axis=0)
             for program in self.programs:
                 program.restore(saved, queries)
 
     def run(self, progress: Progress | None, visit: Visit | None) -> Training:
         if self.log is not None:
-            self.log(1, _metrics(self.records))
+            self.log(1, metrics_of(self.records))
         first, several = len(self.records), len(self.programs) > 1
         with ExitStack() as stack:
             interrupt = stack.enter_context(_interruptible())
@@ -151,13 +161,13 @@ class _Loop:
         return self._result(interrupt.is_set() and short)
 
     def _result(self, interrupted: bool) -> Training:
-        try:
-            seconds = self._seconds()
-            return _summary(self.algorithm, self._states(), self.records, seconds, interrupted, self.collector.limit)
-        except DivergedError:
+        statuses = statuses_of(self.algorithm, self.records, interrupted, self.collector.limit)
+        if all(status.startswith("diverged in round 1:") for status in statuses):
             if self.checkpoint is not None:  # there is nothing to resume
                 Checkpoint.discard(self.checkpoint.path)
-            raise
+            reason = statuses[0].split(",")[0]
+            raise DivergedError(f"every run {reason}: lower the learning rate, or look at the data")
+        return Training(self._states(), metrics_of(self.records), statuses, self._seconds(), interrupted)
 
     def _seconds(self) -> float:
         return self.seconds_before + time.perf_counter() - self.began
@@ -204,10 +214,10 @@ class _Loop:
         self.unread.clear()
         self.records.append(merged(calls))
         if self.log is not None:
-            self.log(len(self.records), _metrics(self.records[-1:]))
+            self.log(len(self.records), metrics_of(self.records[-1:]))
         if progress is not None:
             going = self.records[-1].active & self.records[-1].finite
-            means = {name: _mean(values[going]) for name, values in self.records[-1].metrics.items()}
+            means = {name: finite_mean(values[going]) for name, values in self.records[-1].metrics.items()}
             means = {name: mean for name, mean in means.items() if np.isfinite(mean)}  # round 0 has no episodes
             progress(len(self.records), self.algorithm.rounds, means)
 
@@ -215,7 +225,7 @@ class _Loop:
         active = self._joined([program.active for program in self.programs])
         memory = [program.stored_memory(len(self.records)) for program in self.programs]
         arrays = [self._joined(part) for part in zip(*memory, strict=True)]
-        checkpoint.save(self._states(), active, _packed(self.records), self._seconds(), arrays)
+        checkpoint.save(self._states(), active, packed(self.records), self._seconds(), arrays)
 
     def _over(self) -> bool:
         """Whether all runs have ended, according to the records read so far."""
@@ -223,85 +233,12 @@ class _Loop:
             return False
         last = self.records[-1]
         going = np.asarray(last.active & last.finite & (last.stop == 0))
-        return not (going & ~_spent(self.records, self.collector.limit)).any()
-
-
-def _mean(values: Any) -> float:
-    """The mean of the finite values. A return is NaN in a round in which no episode ended."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else float("nan")
+        return not (going & ~spent(self.records, self.collector.limit)).any()
 
 
 def _resumable(error: WorkerError, checkpoint: Checkpoint | None) -> WorkerError:
     hint = "" if checkpoint is None else checkpoint.resume_hint
     return WorkerError(f"{error}; {hint}") if hint else error
-
-
-def _packed(records: list[RoundRecord]) -> dict[str, np.ndarray]:
-    """The records as plain arrays, (rounds, runs) each."""
-    stacked = jax.tree.map(lambda *rounds: np.stack(rounds), *records)
-    metrics = {f"metrics.{name}": x for name, x in stacked.metrics.items()}
-    return metrics | {name: getattr(stacked, name) for name in RoundRecord._fields[1:]}
-
-
-def _unpacked(columns: dict[str, np.ndarray]) -> list[RoundRecord]:
-    metrics: dict[str, Any] = {
-        name.removeprefix("metrics."): x for name, x in columns.items() if name.startswith("metrics.")
-    }
-    rest: list[Any] = [columns[name] for name in RoundRecord._fields[1:]]
-    stacked = RoundRecord(metrics, *rest)
-    return [jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(len(stacked.active))]
-
-
-def _metrics(records: list[RoundRecord]) -> dict[str, np.ndarray]:
-    """name → (runs, rounds); NaN after a run has ended."""
-    return {
-        name: np.stack(
-            [np.where(record.active & record.finite, record.metrics[name], np.nan) for record in records], axis=1
-        )
-        for name in (records[0].metrics if records else ())
-    }
-
-
-def _spent(records: list[RoundRecord], limit: int) -> np.ndarray:
-    """Which runs have used up their budget of queries."""
-    return np.asarray(np.sum([record.queries for record in records], axis=0) >= limit)
-
-
-def _summary(
-    algorithm: Algorithm,
-    states: State,
-    records: list[RoundRecord],
-    seconds: float,
-    interrupted: bool,
-    limit: int,
-) -> Training:
-    statuses = []
-    for run in range(len(records[0].active)):
-        status = f"interrupted after round {len(records)} of {algorithm.rounds}" if interrupted else "finished"
-        for index, record in enumerate(records):
-            if not record.active[run]:
-                break
-            if not record.finite[run]:
-                values = {name: float(value[run]) for name, value in record.metrics.items()}
-                bad = [
-                    f"{name} is {value}"
-                    for name, value in values.items()
-                    if not np.isfinite(value) and name != "return"
-                ]
-                what = bad[0] if bad else "the parameters are not finite"
-                status = f"diverged in round {index + 1}: {what}, so the policy of round {index} is kept"
-            elif record.stop[run]:
-                status = f"stopped in round {index + 1}: {algorithm.stop_reasons[int(record.stop[run]) - 1]}"
-                status += f", so the policy of round {index} is kept" if record.undo[run] else ""
-        if status == "finished" and _spent(records, limit)[run]:
-            last = max(index for index, record in enumerate(records) if record.active[run])
-            if last + 1 < algorithm.rounds:
-                status = f"stopped in round {last + 1}: the budget of {limit} queries is spent"
-        statuses.append(status)
-    if all(status.startswith("diverged in round 1:") for status in statuses):
-        raise DivergedError(f"every run {statuses[0].split(',')[0]}: lower the learning rate, or look at the data")
-    return Training(states, _metrics(records), statuses, seconds, interrupted)
 
 
 @contextmanager

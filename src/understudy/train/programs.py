@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from understudy.collect.base import Collected, Collector, InProgram, Memory, Now
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
@@ -20,44 +20,9 @@ from understudy.game import Algorithm
 from understudy.game.schedule import Schedule
 from understudy.train.checkpoints import SavedLoop
 from understudy.train.contract import check_update
+from understudy.train.records import RoundRecord
 
 Leaves = TypeVar("Leaves")
-
-
-class RoundRecord(NamedTuple):
-    """The record of a round for the host, with an entry for each run."""
-
-    metrics: dict[str, Float[Array, " runs"]]
-    active: Bool[Array, " runs"]
-    """Runs that took part in the round."""
-    finite: Bool[Array, " runs"]
-    stop: Int[Array, " runs"]
-    undo: Bool[Array, " runs"]
-    queries: Int[Array, " runs"]
-    """Queries to the expert in this round."""
-
-
-def merged(updates: list[RoundRecord]) -> RoundRecord:
-    """The record of a round from those of its updates, (updates, runs) each, on the host.
-
-    Metrics are those of the last update that a run took part in. The return is the mean over the updates in which
-    episodes ended.
-    """
-    together: RoundRecord = jax.tree.map(lambda *parts: np.concatenate(parts), *updates)
-    last_active = np.maximum(together.active.sum(axis=0) - 1, 0)
-
-    def last(values: Any) -> Any:
-        return np.take_along_axis(values, last_active[None], axis=0)[0]
-
-    metrics = {name: last(values) for name, values in together.metrics.items()}
-    if "return" in metrics:
-        known = np.isfinite(together.metrics["return"])
-        total = np.where(known, together.metrics["return"], 0).sum(axis=0)
-        metrics["return"] = np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
-    fine = together.finite | ~together.active
-    stop, undo = (np.where(together.active, x, 0).max(axis=0) for x in (together.stop, together.undo))
-    queries = together.queries.sum(axis=0)
-    return RoundRecord(metrics, together.active[0], fine.all(axis=0), stop, undo.astype(bool), queries)
 
 
 def shares(runs: int) -> np.ndarray:
@@ -223,20 +188,20 @@ def _advance(
             active: Bool[Array, ""],
             queries: Int[Array, ""],
         ) -> tuple[State, Bool[Array, ""], Int[Array, ""], RoundRecord]:
-            seen = _round_data(data, held_out, collected, now)
-            new, info = check_update(algorithm, state, algorithm.update(state, seen, key))
+            round_data = _round_data(data, held_out, collected, now)
+            new, info = check_update(algorithm, state, algorithm.update(state, round_data, key))
             state, finite = _guarded(state, new, info, active)
-            asked, metrics = jnp.zeros((), jnp.int32), info.metrics
+            new_queries, metrics = jnp.zeros((), jnp.int32), info.metrics
             if collected.mean_return is not None:
                 metrics = metrics | {"return": collected.mean_return}
             if collected.answers is not None:
-                asked = jnp.where(active, collected.answers, 0)
-                metrics = metrics | {"queries": (queries + asked).astype(jnp.float32)}
+                new_queries = jnp.where(active, collected.answers, 0)
+                metrics = metrics | {"queries": (queries + new_queries).astype(jnp.float32)}
             if collected.env_steps is not None:
                 metrics = metrics | {"env_steps": collected.env_steps}
             stop, undo = jnp.asarray(info.stop), jnp.asarray(info.undo)
-            going = active & finite & (stop == 0) & (queries + asked < limit)
-            return state, going, queries + asked, RoundRecord(metrics, active, finite, stop, undo, asked)
+            going = active & finite & (stop == 0) & (queries + new_queries < limit)
+            return state, going, queries + new_queries, RoundRecord(metrics, active, finite, stop, undo, new_queries)
 
         axes = (0, _by_run(demonstrations), _by_run(held_out), 0, 0, 0, 0)
         states, active, queries, record = jax.vmap(one, axes)(

@@ -131,6 +131,18 @@ class GAIL(RewardMatching):
         "discriminator_steps": 1,
         "ppo": PPO(hidden=(8,), epochs=1, minibatch=8),
     }
+    learning: ClassVar[dict[str, Any]] = {
+        "round_steps": 512,
+        "frequency": 512,
+        "envs": 8,
+        "buffer_size": 512,
+        "random_steps": 0,
+        "ppo": PPO(hidden=(32,), lr=1e-2, discount=0.0, epochs=10, minibatch=64),
+        "discriminator_hidden": (32,),
+        "discriminator_steps": 32,
+        "discriminator_lr": 3e-3,
+        "expert_batch_size": 64,
+    }
 
     player: Literal["ppo", "sac"] = eqx.field(static=True, default="ppo")
     """RL player: ppo, or sac (soft Q-learning for discrete actions)."""
