@@ -98,6 +98,7 @@ def protocol_run(algorithm, demonstrations, rounds):
     return policies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", [True, False])
 def test_decay_lets_the_learning_rate_fall_to_zero(decay, continuous):
     """Actions are noise, so that without decay the policy moves as far in the last round as in the first."""

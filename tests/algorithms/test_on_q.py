@@ -251,6 +251,7 @@ def test_daequil_stops_at_delta():
     assert "delta" in result.runs[0].status
 
 
+@pytest.mark.slow
 def test_the_regulariser_keeps_the_policy_near_the_cloned_one():
     distances = {}
     for anchor in (0.0, 1e4):

@@ -22,7 +22,7 @@ from understudy.train.programs import traced
 
 demonstrations = test_protocol.demonstrations  # a fixture
 POLICY_OBS = (2, 0)
-CASES = [(name, kind) for name, kind in test_protocol.CASES if name in us.ALGORITHMS]
+CASES = [(name, kind) for name, kind in test_protocol.ONE_KIND if name in us.ALGORITHMS]
 
 
 @pytest.fixture

@@ -110,6 +110,7 @@ def test_jit_agrees_with_no_jit(name, continuous, discrete):
     assert_close(plain, compiled(name, demonstrations)(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "demonstrations"), ONE_KIND, indirect=["demonstrations"])
 def test_vmap_over_seeds_agrees_with_a_loop(name, demonstrations):
     alone = compiled(name, demonstrations)

@@ -107,6 +107,7 @@ def test_a_linear_critic_is_the_unit_vector_along_the_gap_and_no_other_unit_vect
     assert (others / np.linalg.norm(others, axis=1, keepdims=True) @ np.asarray(gap)).max() <= payoff + 1e-6
 
 
+@pytest.mark.slow
 def test_a_linear_critic_without_moments_is_linear_in_state_and_action():
     state = train_state(us.daequil(critic="linear", **TINY), Forest())
     assert state.critics.weights.shape == (3, 5)
@@ -161,6 +162,7 @@ def fake_trials(name, *_, **__):
     return Trials(family, preset, returns, 10 * np.arange(6).reshape(3, 2), final=np.full(2, 5.0)), [Forest().expert()]
 
 
+@pytest.mark.slow
 def test_the_command_writes_and_draws_every_part(reproduce, monkeypatch, tmp_path):
     learners = {"dagger, forest": lambda forest: us.dagger(**TINY), "daequil, small": small_daequil}
     monkeypatch.setattr(forest_trials, "LEARNERS", learners)
