@@ -103,7 +103,7 @@ def _draw(forest: Forest, paths: dict[str, list[Episodes]], gaps: list[Score], p
     picture, axes = drawing.figure(2, rows=2)
     expert = rollout(forest, forest.expert(), 12, 1, deterministic=False)
     drawing.draw_forest(axes[0], forest, [expert], drawing.EXPERT, "The expert dodges at random")
-    drawing.draw_forest(axes[1], forest, paths["dagger"], drawing.LEARNER, "DAgger learns the mean action and crashes")
+    drawing.draw_forest(axes[1], forest, paths["dagger"], drawing.LEARNER, "DAgger learns the mean and crashes")
     drawing.draw_forest(axes[2], forest, paths["daequil"], drawing.LINES[2], "DAeQuIL with moments of our own")
     drawing.draw_gaps(axes[3], gaps, "Pendulum: demonstrations close the gap")
     drawing.save(picture, path)
