@@ -439,6 +439,7 @@ def test_the_policy_is_a_moving_average(data, average_rounds):
         mean = found
 
 
+@pytest.mark.slow
 def test_the_average_does_not_collect(continuous):
     """Averaging does not change the acting policies."""
     acting = {}
@@ -465,6 +466,7 @@ def test_a_run_stops_when_its_payoff_has_fallen_to_delta(continuous, finished):
     assert result.metrics["payoff"][0][0] == finished[0].metrics["payoff"][0][0]
 
 
+@pytest.mark.slow
 def test_gaussian_kernels_learn_with_either_kind_of_actions(discrete, tasks, finished):
     """Discrete actions with the exact kernel, continuous ones with features."""
     algorithm = us.adril(**SMALL | {"rounds": 2}, kernel="gaussian", points=16)

@@ -47,6 +47,7 @@ def test_the_critics_minibatch_is_divided_among_the_members():
     np.testing.assert_allclose(pair.expert.act, expert.act)
 
 
+@pytest.mark.slow
 def test_members_differ_and_the_policy_is_their_mean(continuous):
     before, after, _ = one_round(continuous, ensemble_size=3)
     assert distance(*(jax.tree.map(lambda x, i=i: x[i], before.policy) for i in (0, 1))) > 0.1

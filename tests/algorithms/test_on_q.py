@@ -181,6 +181,7 @@ def test_an_interrupted_run_resumes_to_the_same_policy(tmp_path, dagger_run):
     np.testing.assert_array_equal(whole.metrics["queries"], resumed.metrics["queries"])
 
 
+@pytest.mark.slow
 def test_discrete_actions_in_gymnasium():
     def balance(obs):
         return (obs[:, 2] + 0.5 * obs[:, 3] > 0).astype(np.int32)
@@ -223,6 +224,7 @@ def test_each_state_keeps_the_critic_of_its_round(daequil_run):
         assert float(algorithm._cost(state, state.policy, step)) == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_user_moments_get_the_environments_units():
     shapes = []
 

@@ -378,6 +378,7 @@ def bandit(act, reward):
 ONE = us.Spec((1,), us.Continuous((-1.0,), (1.0,)), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sde", [False, True])
 def test_sac_finds_the_best_action_of_a_bandit_and_holds_its_entropy_at_the_target(sde):
     player = SAC(lr=3e-3, lr_schedule="constant", hidden=(32,), gradient_steps=1000, target_entropy=-1.0, sde=sde)

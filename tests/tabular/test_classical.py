@@ -25,6 +25,8 @@ from understudy.tabular import (
 from understudy.tabular.classical import CARDS, abbeel_ng, feature_moments, learch, maxent, mmp, slack
 from understudy.tabular.mdp import stack
 
+pytestmark = pytest.mark.slow  # many finite MDPs
+
 ALGORITHMS = [maxent, mmp, learch, abbeel_ng]
 STATES, ACTIONS, HORIZON, FEATURES = 4, 3, 6, 5
 each = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=[a.__name__ for a in ALGORITHMS])

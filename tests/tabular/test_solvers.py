@@ -20,6 +20,8 @@ from understudy.tabular.solvers import (
     solve,
 )
 
+pytestmark = pytest.mark.slow  # solves games to a certificate
+
 
 @pytest.mark.parametrize("side", ["primal", "dual"])
 @pytest.mark.parametrize("moments", MOMENTS)

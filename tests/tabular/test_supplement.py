@@ -27,6 +27,8 @@ from understudy.tabular.psdp import (
     psdp,
 )
 
+pytestmark = pytest.mark.slow  # many finite MDPs
+
 SHAPES = [(1, 2, 1), (4, 2, 5), (6, 4, 12)]
 MOMENTS = ["off-Q", "on-Q"]
 
