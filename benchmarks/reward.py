@@ -19,8 +19,8 @@ import numpy as np
 import tyro
 
 import understudy as us
+from understudy.collect.worker import worker_count
 from understudy.collect.worker_collector import WorkerCollector
-from understudy.collect.workers import worker_count
 from understudy.envs import GymnasiumEnvironment
 from understudy.train import loop as run
 from understudy.train.results import provenance
@@ -50,7 +50,7 @@ def measure(options: Options, seeds: int, staleness: int) -> dict[str, float]:
     training, held = demonstrations.split([demonstrations.episodes] * seeds, 0.02)
     algorithm = us.adril.preset("paper", rounds=options.rounds, staleness=staleness)
     schedule = algorithm.schedule
-    workers = worker_count(seeds, env)
+    workers = worker_count(env, seeds)
     collector = WorkerCollector(env, list(range(seeds)), schedule, options.rounds, workers)
     marks: list[tuple[float, float, float]] = []
 

@@ -1,11 +1,13 @@
 """Fixtures that tests share: small demonstrations of both kinds, environments, and programs that compile quickly."""
 
+import gc
 import itertools
 import os
 import signal
 from pathlib import Path
 
 import jax
+import jaxlib.version
 import numpy as np
 import pytest
 
@@ -18,6 +20,9 @@ from support.envs import Walk
 if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
     jax.config.update("jax_disable_most_optimizations", True)
+    # XLA's older emitters compile in half the time. It aborts on an unknown flag; jaxlib 0.10 has this one.
+    if jaxlib.version.__version_info__[:2] == (0, 10):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job: tests of Ctrl-C need it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,6 +70,12 @@ def tasks():
         "continuous": {"env": us.make("Pendulum"), "expert": "scripted"},
         "discrete": {"env": walk, "expert": walk.expert()},
     }
+
+
+def pytest_collection_finish():
+    """Leave modules and tests out of garbage collections, which would look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

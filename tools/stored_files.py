@@ -37,6 +37,22 @@ def files_table(results: Path) -> str:
     return markdown(["file", "command", "device", "seconds of training", "date"], rows)
 
 
+def fuzz_table(results: Path) -> str:
+    """What became of damaged files."""
+    return _columns(results / "fuzz.csv", ("kind", "damaged", "ways", "refused", "valid", "failures"))
+
+
+def soak_table(results: Path) -> str:
+    """What became of commands under attack."""
+    counts = ("tried", "commands", "kills", "survived", "refused", "lost", "accepted", "traceback", "hung", "touched")
+    return _columns(results / "soak.csv", ("trial", *counts))
+
+
+def _columns(path: Path, names: Sequence[str]) -> str:
+    """Some columns of a file."""
+    return markdown(list(names), [[row[name] for name in names] for row in read(path)])
+
+
 def _seconds(rows: Rows) -> str:
     """Training time of all programs in a file. The runs of one program share its time, which counts once.
 

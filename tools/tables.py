@@ -15,7 +15,8 @@ import comparison
 import comparison_claims
 import stored_files
 from understudy.core.errors import RunError, SettingError, UnderstudyError, unknown
-from understudy.core.storage import check_place, whole_file
+from understudy.core.paths import check_file_path
+from understudy.core.storage import atomic_file
 from understudy.paper.figure_studies import TASKS
 
 RESULTS = Path(__file__).parents[1] / "docs/results"
@@ -39,11 +40,11 @@ def write_page(results: Path) -> tuple[Path, bool]:
     page = results / "README.md"
     if not page.is_file():
         raise RunError(f"no page at '{page}': pass a folder of results that has a README.md")
-    check_place(page)
+    check_file_path(page)
     before = page.read_text(encoding="utf-8")
     after = fill(before, make_tables(results))
     if after != before:
-        with whole_file(page) as temporary:
+        with atomic_file(page) as temporary:
             temporary.write_text(after, encoding="utf-8")
     return page, after != before
 
@@ -61,6 +62,8 @@ def make_tables(results: Path) -> dict[str, str]:
         "compute": comparison_claims.compute_table,
         "missing": stored_files.missing_table,
         "files": stored_files.files_table,
+        "fuzz": stored_files.fuzz_table,
+        "soak": stored_files.soak_table,
     }
     for task in TASKS:
         functions[f"off-q-{task}"] = partial(comparison.off_q_table, task=task)

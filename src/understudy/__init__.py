@@ -7,6 +7,9 @@ result = us.imitate(us.bc(), demos, seeds=5)
 action = result.policy(observation)
 """
 
+from understudy.core import startup as startup
+
+# isort: split
 from understudy.core import jax_setup as jax_setup
 
 # isort: split
@@ -17,6 +20,7 @@ from understudy.algorithms import ALGORITHMS, available
 from understudy.collect.recording import record
 from understudy.collect.rollouts import rollout
 from understudy.core.errors import UnderstudyError
+from understudy.core.imports import allow_import
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.core.version import __version__
 from understudy.data import Demonstrations, load
@@ -56,6 +60,7 @@ __all__ = [
     "Study",
     "UnderstudyError",
     "__version__",
+    "allow_import",
     "available",
     "evaluate",
     "imitate",

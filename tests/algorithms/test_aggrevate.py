@@ -91,6 +91,7 @@ def test_it_reaches_the_expert_where_cloning_one_demonstration_does_not():
     assert float(performance(mdp, reward, table)) < optimum - 1.0
 
 
+@pytest.mark.slow
 def test_it_outperforms_a_random_expert():
     mdp, reward, expert_return, env, demonstrations = task(random_expert=True)
     best = task()[2]
@@ -193,15 +194,15 @@ class Balance:
 
 def test_a_gymnasium_task_uses_the_experts_values():
     expert = Balance()
-    demonstrations = us.record("CartPole-v1", expert, episodes=1)
-    result = us.imitate(us.aggrevate(**{**TINY, "rounds": 2}), demonstrations, "CartPole-v1", expert)
+    demonstrations = us.record("CartPole-v1", expert, episodes=1, workers=0)
+    result = us.imitate(us.aggrevate(**{**TINY, "rounds": 2}), demonstrations, "CartPole-v1", expert, workers=0)
     assert expert.queries == result.metrics["queries"][0, -1] > 0
     assert np.isfinite(result.metrics["loss"]).all()
 
 
 def test_an_expert_without_values_is_refused():
     words = "action values"
-    demonstrations = us.record("CartPole-v1", Balance(), episodes=1)
+    demonstrations = us.record("CartPole-v1", Balance(), episodes=1, workers=0)
     with pytest.raises(NeedsError, match=words):
         us.imitate(us.aggrevate(**TINY), demonstrations, "CartPole-v1", Balance().__call__)
     with pytest.raises(NeedsError, match=words):

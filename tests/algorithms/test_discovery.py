@@ -7,7 +7,7 @@ import pytest
 import understudy as us
 from support.algorithms import Classifier
 from understudy import algorithms
-from understudy.core.errors import AlgorithmError, UnknownNameError
+from understudy.core.errors import AlgorithmError, NeedsError, UnknownNameError
 
 
 @pytest.fixture
@@ -48,8 +48,10 @@ def test_a_broken_entry_point_is_named(entry_points, value):
 
 def test_a_module_and_class_name_an_algorithm():
     assert algorithms.find("support.algorithms:Classifier") is Classifier
-    for wrong in ("no_such_module:Mine", "support.algorithms:Missing", "support.algorithms:jnp"):
-        with pytest.raises(AlgorithmError, match=wrong):
+    for wrong in ("no_such_module:Mine", "support.algorithms:Missing"):
+        with pytest.raises(NeedsError, match=wrong):
             algorithms.find(wrong)
+    with pytest.raises(AlgorithmError, match="a subclass of understudy"):
+        algorithms.find("support.algorithms:jnp")
     with pytest.raises(UnknownNameError, match="'daggr'"):
         algorithms.find("daggr")

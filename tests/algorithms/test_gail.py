@@ -25,7 +25,8 @@ from understudy.algorithms.reward.gail import FORMS, INPUT_BOUND, MIN_SHARE, Dis
 from understudy.algorithms.reward.moments import Counts
 from understudy.core.errors import SettingError
 from understudy.core.types import Pair, Samples
-from understudy.game.critics import LinearCritic, state_action
+from understudy.game.critics import LinearCritic
+from understudy.game.features import state_action
 from understudy.policies import start
 from understudy.policies.normalization import Normalization
 from understudy.rl import SAC

@@ -1,11 +1,14 @@
 """On-Q algorithms: what a round collects, how queries are counted, and DAgger and DAeQuIL against their equations."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import understudy as us
+from support.envs import Walk
 from support.training import every_round  # noqa: F401
 from understudy.collect.base import Request
 from understudy.collect.episodes import JaxEpisodes
@@ -186,12 +189,14 @@ def test_discrete_actions_in_gymnasium():
     def balance(obs):
         return (obs[:, 2] + 0.5 * obs[:, 3] > 0).astype(np.int32)
 
-    demonstrations = us.record("CartPole-v1", balance, episodes=2, seed=0)
+    demonstrations = us.record("CartPole-v1", balance, episodes=2, seed=0, workers=0)
     learner = us.dagger(rounds=3, gradient_steps=300, episodes_per_round=2, hidden=(32,), lr=3e-3)
-    result = us.imitate(learner, demonstrations, "CartPole-v1", expert=balance)
+    result = us.imitate(learner, demonstrations, "CartPole-v1", expert=balance, workers=0)
     assert result.metrics["return"][0, -1] > 150
     game = us.daequil(rounds=2, gradient_steps=3, episodes_per_round=2, hidden=(8,), **CRITIC)
-    assert np.isfinite(us.imitate(game, demonstrations, "CartPole-v1", expert=balance).metrics["payoff"]).all()
+    assert np.isfinite(
+        us.imitate(game, demonstrations, "CartPole-v1", expert=balance, workers=0).metrics["payoff"]
+    ).all()
 
 
 # ------------------------------------------------------------------------------------------------ DAeQuIL
@@ -245,6 +250,73 @@ def test_user_moments_get_the_environments_units():
     assert "moments" in str(result.config["algorithm"]["hyperparameters"]["moments"])
     with pytest.raises(SettingError, match="moments is 3"):
         us.daequil(moments=3)
+
+
+def unit(obs, act):
+    """Moments that are NaN at a row of zeros, and so is their gradient."""
+    return jnp.outer(act, obs / jnp.linalg.norm(obs)).ravel()
+
+
+def guarded_unit(obs, act):
+    """The same at all other rows, and finite everywhere."""
+    length = jnp.sqrt(jnp.where(jnp.any(obs != 0), jnp.sum(obs**2), 1.0))
+    return jnp.outer(act, obs / length).ravel()
+
+
+WALK = Walk(0.3 * jax.random.normal(jax.random.key(0), (3, 4)))
+SMALL = {"rounds": 3, "gradient_steps": 2, "batch_size": 8, "hidden": (8,), "episodes_per_round": 3}
+SMALL_CRITIC = {"critic_steps": 2, "critic_hidden": (8,)}
+TASKS = {
+    "discrete": (WALK, WALK.expert()),
+    "discrete, on the host": (WALK, lambda obs: (obs[:, 0] > 0).astype(np.int64)),
+    "continuous": (us.make("Pendulum"), "scripted"),
+}
+
+
+def learn_unit(make, task, moments, seeds=2):
+    env, expert = TASKS[task]
+    if make is us.aggrevate and callable(expert):
+        expert = us.Expert(expert, values=lambda obs, act: obs[:, 0])
+    demonstrations = us.record(env, episodes=3)
+    algorithm = make(**SMALL, **SMALL_CRITIC, moments=moments)
+    return us.imitate(algorithm, demonstrations, env, expert=expert, seeds=seeds)
+
+
+def test_moments_that_are_nan_at_zeros_never_meet_padding():
+    """Walk's episodes end early, and round 0 has none, so most rows that the host collects are zeros."""
+    seen = []
+
+    def watched(obs, act):
+        jax.debug.callback(lambda length: seen.append(float(length)), jnp.sum(obs**2))
+        return unit(obs, act)
+
+    result = learn_unit(partial(us.daequil.preset, "linear"), "discrete, on the host", watched, seeds=1)
+    assert {run.status for run in result.runs} == {"finished"}
+    assert np.isfinite(result.metrics["loss"]).all()
+    assert len(seen) > 100
+    assert min(seen) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "task"),
+    [
+        (us.daequil, "discrete, on the host"),
+        (us.aggrevate, "discrete, on the host"),
+        (us.aggrevate, "continuous"),
+        *((partial(us.daequil.preset, name), "continuous") for name in us.daequil.presets),
+        (partial(us.daequil.preset, "linear"), "discrete"),
+    ],
+)
+def test_training_depends_on_moments_at_real_rows_only(make, task):
+    nan_at_zeros, finite = (learn_unit(make, task, moments) for moments in (unit, guarded_unit))
+    assert {run.status for run in nan_at_zeros.runs} == {"finished"}
+    for name, values in finite.metrics.items():
+        np.testing.assert_allclose(nan_at_zeros.metrics[name], values, rtol=1e-4, atol=1e-6)
+    pairs = zip(nan_at_zeros.policies, finite.policies, strict=True)
+    for ours, theirs in pairs:
+        for a, b in zip(jax.tree.leaves(ours.policy), jax.tree.leaves(theirs.policy), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_daequil_stops_at_delta():

@@ -170,7 +170,8 @@ FRACTION = 0.5
 
 
 def train_line(name):
-    """A small run on `Line`: what was trained, and the held-out payoffs of untrained and last policies of two seeds."""
+    """A small run on `Line`: a function that repeats it, its result, and the held-out payoffs of untrained and last
+    policies of two seeds."""
     cls = find(name)
     env = Line(discrete="continuous" not in cls.card.actions)
     demos, test = (us.record(env, env.expert(), episodes=40, seed=seed) for seed in (0, 1))
@@ -187,7 +188,7 @@ def train_line(name):
     def train(**options):
         return us.imitate(algorithm, demos, seeds=2, **given, **options)
 
-    train(visit=lambda done, states: kept.update(last=states()))
+    result = train(visit=lambda done, states: kept.update(last=states()))
     data, _ = test.split([test.episodes], 0.0)
     criterion = selection.held_out(env.spec, data, data, 0)
 
@@ -198,16 +199,15 @@ def train_line(name):
     fresh = jax.jit(lambda key: algorithm.init(key, env.spec, training.of(0)))
     before = [payoff(fresh(jax.random.key(seed))) for seed in range(2)]
     after = [payoff(jax.tree.map(lambda x, i=i: x[i], kept["last"])) for i in range(2)]
-    return train, np.array(before), np.array(after)
+    return train, result, np.array(before), np.array(after)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns_a_linear_expert_and_its_seeds_repeat_and_differ(name):
-    train, before, after = train_line(name)
+    train, first, before, after = train_line(name)
     assert np.isfinite(after).all()
     assert after.mean() < FRACTION * before.mean()
-    first, second = train(), train()
-    for a, b in zip(first.policies, second.policies, strict=True):
+    for a, b in zip(first.policies, train().policies, strict=True):
         assert not differs(a.policy, b.policy)
     assert differs(first.policies[0].policy, first.policies[1].policy)
 
@@ -221,7 +221,7 @@ def test_with_the_sign_of_its_losses_flipped_it_does_not_learn(name, monkeypatch
         monkeypatch.setattr(library, "apply_updates", flipped)
     jax.clear_caches()  # programs that were traced with the right sign
     try:
-        _, before, after = train_line(name)
+        *_, before, after = train_line(name)
     except us.UnderstudyError:  # it diverged
         return
     finally:

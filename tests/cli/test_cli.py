@@ -108,9 +108,11 @@ def test_an_algorithm_in_the_current_directory_is_trained_and_resumed(understudy
     words = ("train", "my_algorithms:Mine", "--demos", "Pendulum", "--episodes", "2", "--scale", "2", "--out", "r")
     assert "--scale" in understudy(*words, "--help")[1]
     interrupted_at(1)
-    assert understudy(*words)[0] == 130
+    status, out, _ = understudy(*words)
+    assert status == 130
+    assert "understudy train --resume r --import my_algorithms\n" in out
     interrupted_at(None)
-    assert understudy("train", "--resume", "r")[0] == 0
+    assert understudy("train", "--resume", "r", "--import", "my_algorithms")[0] == 0
     run = us.load_run("r")
     assert not run.interrupted
     assert run.metrics["loss"].tolist() == [[2.0] * 4]
@@ -156,7 +158,7 @@ def test_each_command_can_be_imported_and_has_a_help(name, capsys):
         ("advil", ["--preset", "--threshold.delta"], ["--expert", "--workers"]),
         ("adril", ["--workers", "--sac.lr", "--soft-q.lr"], ["--expert", "--ppo.lr"]),
         ("gail", ["--workers", "--sac.lr", "--ppo.lr"], ["--expert"]),
-        ("dagger", ["--expert", "--budget", "--expert-activation"], ["--workers", "--sac.lr"]),
+        ("dagger", ["--expert", "--budget", "--expert-activation", "--workers", "--step-timeout"], ["--sac.lr"]),
     ],
 )
 def test_only_the_options_that_apply_are_shown_and_accepted(name, shown, hidden, understudy, tmp_path):
@@ -190,7 +192,7 @@ def test_a_preset_sets_the_defaults_of_the_other_options(understudy):
         ("train bc", "--demos"),
         ("train bc --demos none.npz", "'none.npz'"),
         ("train bc --demos Forst", "'Forest'"),
-        ("train bc --demos .", ".: a directory"),
+        ("train bc --demos .", "'.' is not a file of demonstrations (a directory)"),
         ("train bc --demos Pendulum --env Forest", "Forest"),
         ("train bc --demos Pendulum --episodes 99", "episodes is 99"),
         ("train bc --demos Pendulum --seeds 0", "seeds is 0"),
@@ -262,7 +264,9 @@ def test_a_system_error_is_one_line(understudy, monkeypatch):
 
     monkeypatch.setattr(train_command, "imitate", full)
     status, _, err = understudy("train", "bc", "--demos", "Forest")
-    assert (status, err) == (2, "error: No space left on device: 'runs/bc'\n")
+    assert status == 2
+    assert err.startswith("error: No space left on device: 'runs/bc'")
+    assert err.count("\n") == 1
 
 
 @pytest.fixture
@@ -311,3 +315,33 @@ def test_the_installed_command_prints_only_its_answer_and_imports_only_what_it_n
     done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert "train" in done.stdout
+
+
+def test_a_file_of_the_user_is_not_replaced(understudy, tmp_path):
+    train = ["train", "bc", "--env", "Pendulum", *SMALL]
+    assert understudy(*train, "--out", "run")[0] == 0
+    mine = [tmp_path / name for name in ("thesis.csv", "tree.png", "other.logs/notes.txt", "logged.logs/metrics.csv")]
+    for file in mine:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+    (tmp_path / "drawn.png").write_text("mine")
+    for words in (
+        ["evaluate", "run", "--episodes", "1", "--out", "thesis.csv"],
+        ["reproduce", "forest", "--trials", "2", "--out", "thesis.csv"],
+        ["reproduce", "forest", "--trials", "2", "--out", "drawn.csv"],
+        ["theory", "--mdps", "1", "--out", "."],
+        [*train, "--out", "other"],
+        [*train, "--out", "logged"],
+    ):
+        status, _, err = understudy(*words)
+        assert (status, err.count("\n")) == (2, 1), words
+    assert {file.read_text() for file in mine} == {"mine"}
+    for _ in range(2):  # its own file may be replaced
+        assert understudy("evaluate", "run", "--episodes", "1", "--out", "returns.csv")[0] == 0
+
+
+def test_an_empty_output_path_is_refused(understudy, tmp_path):
+    for words in (["train", "bc", "--env", "Pendulum", "--out", ""], ["expert", "train", "Pendulum", "--out="]):
+        status, _, err = understudy(*words)
+        assert (status, "--out is empty" in err) == (2, True)
+    assert list(tmp_path.iterdir()) == []

@@ -194,8 +194,8 @@ def test_a_gated_run_trains_on_the_answers_alone():
 
 def test_a_run_asks_without_as_it_says():
     source = Counting(np.int32)
-    shown = us.record("CartPole-v1", lambda obs: (obs[:, 2] > 0).astype(int), episodes=1)
-    result = us.imitate(us.dagger(**TINY, mixing=0.5), shown, "CartPole-v1", Expert(source).budget(300))
+    shown = us.record("CartPole-v1", lambda obs: (obs[:, 2] > 0).astype(int), episodes=1, workers=0)
+    result = us.imitate(us.dagger(**TINY, mixing=0.5), shown, "CartPole-v1", Expert(source).budget(300), workers=0)
     assert source.queries == np.nanmax(result.metrics["queries"]) > 0
     assert source.queries <= 300
     assert result.config["algorithm"]["hyperparameters"]["mixing"] == 0.5

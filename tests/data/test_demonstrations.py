@@ -1,5 +1,8 @@
 """Demonstrations: checks of the data, and saving and loading."""
 
+import os
+import pickle
+import tracemalloc
 from pathlib import Path
 
 import gymnasium
@@ -180,7 +183,7 @@ def test_bundled_demonstrations_are_recorded_from_the_scripted_expert():
 
 
 BAD = {
-    "a missing key": ({"lengths": None}, "missing lengths"),
+    "a missing key": ({"lengths": None}, "it has no lengths, only actions, observations"),
     "no episodes": (
         {"lengths": np.array([], int), "observations": np.zeros((0, 2)), "actions": np.zeros((0, 1))},
         "no episodes",
@@ -210,7 +213,7 @@ BAD = {
         {"observations": np.array([{"a": 1}] * N)},
         "'observations'",
     ),
-    "text": ({"observations": np.array(["a"] * N)}, "observations has type"),
+    "text": ({"observations": np.array(["a"] * N)}, "'observations' has type"),
     "a terminal inside an episode": ({"terminals": changed(np.zeros(N, bool), 4, True)}, "terminals.*step 4"),
     "next observations of another shape": ({"next_observations": np.zeros((N, 3))}, "next_observations has shape"),
     "last observations of another width": (
@@ -235,7 +238,7 @@ BAD = {
     "two rewards a step": ({"rewards": np.zeros((N, 2))}, "rewards has shape"),
     "no rewards a step": ({"rewards": np.zeros((N, 0))}, "rewards has shape"),
     "two terminals a step": ({"terminals": np.zeros((N, 2))}, "terminals has shape"),
-    "a horizon of text": ({"horizon": np.array("long")}, "horizon is"),
+    "a horizon of text": ({"horizon": np.array("long")}, "'horizon' has type"),
     "a fractional horizon": ({"horizon": np.array(15.5)}, "horizon is 15.5"),
     "many action counts": ({"actions": np.arange(N) % 3, "action_count": np.array([3, 3])}, "action_count is"),
     "one bound of two": ({"action_low": np.array([-1.0])}, "action_low"),
@@ -248,6 +251,35 @@ BAD = {
         "observations has 1 values",
     ),
     "a horizon too short": ({"horizon": np.array(9)}, "horizon is 9"),
+    "an endless horizon": ({"horizon": np.array(1e300)}, r"horizon is 1e\+300: .*from 1 to 1e\+07"),
+    "a negative horizon": ({"horizon": np.array(-5)}, "horizon is -5"),
+    "a horizon of NaN": ({"horizon": np.array(np.nan)}, "horizon is nan"),
+    "several horizons": ({"horizon": np.array([20, 20])}, r"horizon is an array of shape \(2,\)"),
+    "an action count of 0": ({"actions": np.arange(N) % 3, "action_count": np.array(0)}, "action_count is 0"),
+    "a million actions": (
+        {"actions": changed(np.arange(N) % 3, 4, 999_998)},
+        "action is 999998.* 999999 actions takes about 5.1 GB to train: at most 65536",
+    ),
+    "an action beyond int64": ({"actions": np.full(N, 2**64 - 1, np.uint64)}, "action is 18446744073709551615"),
+    "a negative action": ({"actions": changed(np.arange(N) % 3, 4, -1)}, "the first -1 at episode 0, step 4"),
+    "lengths beyond int64": (
+        {"lengths": np.array([2**64 - 10, 40], np.uint64)},
+        "episode 0 has length 18446744073709551606",
+    ),
+    "negative lengths": ({"lengths": np.array([40, -10])}, "episode 1 has length -10"),
+    "a spread below 0": ({"mean_return": np.array(1.0), "std_return": np.array(-1.0)}, "std_return is -1"),
+    "bounds beyond float32": (
+        {"action_low": np.array([-1e300]), "action_high": np.array([1e300])},
+        r"bounds \[-1e\+300, 1e\+300\]",
+    ),
+    "bounds that are equal in float32": (
+        {"action_low": np.array([1.0]), "action_high": np.array([1.0 + 1e-12])},
+        "equal in float32",
+    ),
+    "bounds in a matrix": ({"action_low": np.zeros((2, 2)), "action_high": np.ones((2, 2))}, "one number per action"),
+    "an environment with escape sequences": ({"env": np.array("\x1b[31mred")}, r"env is '\?\[31mred'"),
+    "an environment with a long name": ({"env": np.array("x" * 1000)}, "'env' has 4.0 kB"),
+    "an environment of numbers": ({"env": np.array(3)}, "'env' has type"),
     "an unknown end": ({"ends": np.array("slowly")}, "ends is 'slowly'"),
 }
 
@@ -269,13 +301,45 @@ def test_a_file_without_demonstrations_raises(tmp_path):
     with pytest.raises(DemonstrationError, match="not an npz"):
         us.load(tmp_path / "text.npz")
     (tmp_path / "cut.npz").write_bytes(Path(write(tmp_path / "d.npz")).read_bytes()[:200])
-    with pytest.raises(DemonstrationError, match="not an npz"):
+    with pytest.raises(DemonstrationError, match="cut off or damaged"):
         us.load(tmp_path / "cut.npz")
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(DemonstrationError, match="a single array"):
         us.load(tmp_path / "one.npy")
+    (tmp_path / "one.pkl").write_bytes(pickle.dumps({"observations": np.zeros(3)}))
+    with pytest.raises(DemonstrationError, match="a pickle"):
+        us.load(tmp_path / "one.pkl")
+    with pytest.raises(DemonstrationError, match="a directory"):
+        us.load(tmp_path)
+    os.mkfifo(tmp_path / "pipe.npz")
+    with pytest.raises(DemonstrationError, match="not a regular file"):
+        us.load(tmp_path / "pipe.npz")
     with pytest.raises(UnknownNameError, match="did you mean 'Pendulum'"):
         us.load("Pendulumm")
+
+
+def test_other_members_of_a_file_are_not_decompressed(tmp_path):
+    path = tmp_path / "more.npz"
+    np.savez_compressed(path, **arrays(bomb=np.zeros(5_000_000), objects=np.array([None], object)))
+    tracemalloc.start()
+    demonstrations = us.load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert demonstrations.steps == N
+    assert peak < 5_000_000
+
+
+def test_a_small_file_with_many_rows_is_refused_before_it_is_decompressed(tmp_path):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(
+        path, observations=np.zeros((100_000_000, 1), bool), actions=np.zeros((N, 1)), lengths=np.array([N])
+    )
+    tracemalloc.start()
+    with pytest.raises(DemonstrationError, match=r"declares 400\.0 MB of arrays.*UNDERSTUDY_READ_LIMIT=1GB"):
+        us.load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000
 
 
 def test_too_many_episodes_raise_with_the_available_number():

@@ -1,5 +1,6 @@
 """Environments: dynamics equal those of Gymnasium, and truncation is never confused with termination."""
 
+import functools
 import os
 import sys
 import warnings
@@ -9,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import understudy as us
-from understudy.core.errors import ExtraError, SpecError, UnknownNameError
+from understudy.core.errors import ExtraError, SpecError, UnknownNameError, WorkerError
 from understudy.envs.forest import SIZE, STRIDE, ForestState, blocked
 from understudy.envs.pendulum import PendulumState
 from understudy.policies import Deterministic, start
@@ -167,7 +169,7 @@ def test_a_time_limit_is_not_a_terminal_state(kind):
     assert not episodes.steps.terminal[:, :-1].any()
     np.testing.assert_allclose(episodes.steps.next_obs[..., 0], episodes.steps.obs[..., 0] + 1)
     np.testing.assert_allclose(episodes.returns, 2.5)
-    demonstrations = us.record(kind, lambda obs: np.full((len(obs), 1), 0.5), 3)
+    demonstrations = us.record(kind, lambda obs: np.full((len(obs), 1), 0.5), 3, workers=0)
     assert demonstrations.terminals.sum() == (3 if kind is Terminating else 0)
     assert demonstrations.transitions().last.sum() == 3
 
@@ -278,3 +280,47 @@ def test_the_output_of_a_simulator_is_suppressed(capfd):
     assert capfd.readouterr() == ("", "")
     print("visible again")
     assert capfd.readouterr().out == "visible again\n"
+
+
+class Unfinished(CartPoleEnv):
+    """A CartPole that goes wrong when it is made, or when it is closed."""
+
+    made = 0
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
+        if fault == "raise":
+            raise ValueError("no licence\nfound")
+        if fault == "exit":
+            sys.exit(0)
+        if fault == "spaces":
+            Unfinished.made += 1
+            self.action_space = gymnasium.spaces.Discrete(1 + Unfinished.made)
+
+    def close(self):
+        if self.fault == "close":
+            raise ValueError("already closed")
+
+
+@pytest.mark.parametrize(("fault", "words"), [("raise", "ValueError: no licence"), ("exit", "SystemExit: 0")])
+def test_a_constructor_that_fails_is_one_line_that_names_the_environment(fault, words):
+    with pytest.raises(WorkerError, match=f"^Unfinished could not be made: {words}$"):
+        us.make(functools.partial(Unfinished, fault))
+
+
+@pytest.mark.parametrize("name", ["os:", ":CartPole-v1", "a:b:c", "os:CartPole-v9", "../os:CartPole-v1"])
+def test_a_malformed_name_is_one_line_that_names_the_environment(name):
+    with pytest.raises((WorkerError, ExtraError), match=f"^{name} "):
+        us.make(name)
+
+
+def test_an_environment_that_cannot_be_closed_loses_no_episodes():
+    env = us.make(functools.partial(Unfinished, "close"), 5)
+    assert us.rollout(env, lambda obs: np.zeros(len(obs), int), 2).lengths.tolist() == [5, 5]
+
+
+def test_an_environment_whose_spaces_change_is_refused():
+    env = us.make(functools.partial(Unfinished, "spaces"))
+    with pytest.raises(SpecError, match=r"^Unfinished has the spaces .*n=2.*n=3.* when it is made again"):
+        env.vector(1)

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import understudy as us
+from understudy.core.errors import SettingError
 from understudy.core.statistics import Sample, imitation_gap, interval
 from understudy.evaluation import returns as evaluation
 from understudy.evaluation.returns import Evaluation
@@ -66,11 +67,17 @@ def test_returns_are_undiscounted_sums_of_the_task_reward():
     np.testing.assert_allclose(returns, again.returns)
 
 
+@pytest.mark.parametrize("policies", [[], lambda obs: obs, [lambda obs: obs], None])
+def test_something_that_is_no_list_of_policies_is_refused(policies):
+    with pytest.raises(SettingError, match="give a list of policies"):
+        us.evaluate(policies, "CartPole-v1")
+
+
 def test_initial_states_differ_between_policies_and_depend_on_the_seed():
     env = us.Pendulum()
     expert = Actor(env.expert(), env.spec, {})
     for one in (env, "Pendulum-v1"):
-        first, again, other = (us.evaluate([expert, expert], one, 3, seed=s).returns for s in (1, 1, 2))
+        first, again, other = (us.evaluate([expert, expert], one, 3, seed=s, workers=0).returns for s in (1, 1, 2))
         np.testing.assert_array_equal(first, again)
         assert len(np.unique(np.concatenate([first, other]))) == 12
 
@@ -91,8 +98,8 @@ def test_interval_of_an_evaluation_covers_the_mean_95_times_in_100():
 def test_returns_do_not_depend_on_the_number_of_processes(monkeypatch):
     demonstrations = us.load("Pendulum", episodes=2)
     learner = us.imitate(us.bc(rounds=1, gradient_steps=1, hidden=(4,)), demonstrations, env="Pendulum-v1", seeds=3)
-    alone = learner.evaluate(episodes=2).returns
-    monkeypatch.setattr(evaluation, "_rollout", lambda *job: pytest.fail("not in a worker process"))
+    alone = learner.evaluate(episodes=2, workers=0).returns
+    monkeypatch.setattr(evaluation, "rollout", lambda *job: pytest.fail("not in a worker process"))
     shared = learner.evaluate(episodes=2, workers=2).returns  # in the environment of the training, given by name
     np.testing.assert_array_equal(alone, shared)
     assert len(np.unique(alone)) > 3

@@ -126,11 +126,14 @@ def test_complete_separation_has_probability_one():
 # --- coverage ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "least", "most"), [(5, 0.82, 0.88), (20, 0.91, 0.95)])
+@pytest.mark.parametrize(
+    ("count", "least", "most"), [(5, 0.82, 0.88), pytest.param(20, 0.91, 0.95, marks=pytest.mark.slow)]
+)
 def test_bootstrap_coverage_is_as_documented(count, least, most):
     assert least <= coverage(count, by_bootstrap, normal, 3.0, times=2000) <= most
 
 
+@pytest.mark.slow
 def test_coverage_table_of_the_page_agrees_with_simulations():
     rows = [[float(x) for x in row.split("|")] for row in re.findall(r"^\| (\d+ \| 0\.[\d. |]*) \|$", PAGE, re.M)]
     assert [row[0] for row in rows] == [3, 5, 10, 20]

@@ -9,7 +9,7 @@ import pytest
 
 import understudy as us
 from understudy.cli.main import main
-from understudy.core.errors import NeedsError, RunError, SettingError, SpecError
+from understudy.core.errors import NeedsError, RunError, SettingError, SpecError, UnderstudyError
 from understudy.experts.expert import Expert, as_expert, query_expert
 from understudy.experts.weights import holds_weights
 from understudy.policies import Categorical, start
@@ -76,6 +76,39 @@ def test_invalid_weights_raise(change, error, message):
     arrays = {name: value for name, value in {**CART, "activation": "tanh", **change}.items() if value is not None}
     with pytest.raises(error, match=message):
         us.policy_from_weights(arrays, "CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"activation": np.array("\x1b[31mgelu")}, "activation is"),
+        ({"activation": np.array("x" * 1000)}, "'activation' has 4.0 kB"),
+        ({"activation": np.array(3)}, "'activation' has type"),
+        ({"squash": np.array("yes")}, "'squash' has type"),
+        ({"squash": np.array(7)}, "squash is 7"),
+        ({"squash": np.array([True, False])}, "squash is None"),
+        ({"clip": np.array(np.nan), "squash": np.array(True)}, "clip is nan"),
+        ({"clip": np.array(-1)}, "clip is -1"),
+        ({"w0": np.array([None])}, "never read"),
+        ({"w0": np.zeros((4, 6), complex)}, "'w0' has type complex128"),
+        ({"w0": np.full((4, 6), 1e300)}, "NaN or infinity in w0"),
+        ({"w0": np.full((4, 6), 3e38)}, "overflow"),
+        ({"w0": None}, "has no w0"),
+    ],
+)
+def test_a_damaged_file_of_weights_is_refused_by_name(change, reason, tmp_path):
+    arrays = {name: value for name, value in {**CART, "activation": "tanh", **change}.items() if value is not None}
+    np.savez(tmp_path / "weights.npz", **arrays)
+    with pytest.raises(UnderstudyError, match=reason) as failure:
+        us.policy_from_weights(tmp_path / "weights.npz", "CartPole-v1")
+    assert "weights.npz" in str(failure.value)
+    assert str(failure.value).isprintable()
+
+
+def test_other_arrays_in_a_file_of_weights_are_left_alone(tmp_path):
+    np.savez(tmp_path / "weights.npz", **CART, activation="tanh", optimizer=np.array([None]), w=np.zeros(3))
+    expected = us.policy_from_weights(CART, "CartPole-v1", "tanh")(OBS)
+    np.testing.assert_array_equal(us.policy_from_weights(tmp_path / "weights.npz", "CartPole-v1")(OBS), expected)
 
 
 def test_a_file_without_arrays_raises(tmp_path):

@@ -246,7 +246,8 @@ def test_a_failed_episode_is_diagnosed_where_it_fails_and_a_successful_one_every
             assert one.reward == pytest.approx(float(state.moments.reward(steps).mean()), rel=1e-3, abs=1e-6)
 
 
-def test_policies_that_were_not_evaluated_before_a_crash_are_evaluated_after_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize("crashes", [(64,), pytest.param((64, 128), marks=pytest.mark.slow)])
+def test_policies_that_were_not_evaluated_before_a_crash_are_evaluated_after_it(tmp_path, monkeypatch, crashes):
     demonstrations, env, diagnose, crash_at = pendulum(1.0), us.make("Pendulum"), failures.diagnose, 64
     group, directory = small_group(demonstrations), tmp_path / "crashed"
     monkeypatch.setattr(Checkpoint, "due", True)  # checkpoint after every round
@@ -259,7 +260,7 @@ def test_policies_that_were_not_evaluated_before_a_crash_are_evaluated_after_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(failures, "diagnose", crash)
-        for crash_at in (64, 128):  # after the first round, and after the last
+        for crash_at in crashes:  # after the first round, and after the last
             with pytest.raises(MemoryError):
                 failures.train_and_record(group, demonstrations, env, directory, 1, ignore)
             assert {one.x for one in read_episodes(directory / "episodes.csv")} == set(range(64, crash_at, 64))

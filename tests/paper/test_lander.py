@@ -30,7 +30,7 @@ def tiny(monkeypatch, tmp_path):
 
 @pytest.fixture
 def reproduce(tiny, understudy):
-    small = ["--expert", "expert.npz", "--trials", "2", "--rounds", "2", "--episodes", "2", "--workers", "1"]
+    small = ["--expert", "expert.npz", "--trials", "2", "--rounds", "2", "--episodes", "2", "--workers", "0"]
     return lambda *words: understudy("reproduce", "lander", *small, *words)
 
 
@@ -92,14 +92,14 @@ def test_a_rounds_score_is_its_own_policys_and_the_policy_observes_two_numbers(t
     """Train once more with `imitate`, and evaluate from the same initial states."""
     env = us.make("CartPole-v1")
     expert = as_expert(us.policy_from_weights(EXPERT, env, "tanh"), env)
-    demos = us.record(env, expert.source, 2)
-    trials = lander.run_trials("dagger:lander", env, expert, demos, 2, 2, 3, 1, display.progress_bar)
+    demos = us.record(env, expert.source, 2, workers=0)
+    trials = lander.run_trials("dagger:lander", env, expert, demos, 2, 2, 3, 0, display.progress_bar)
     algorithm, preset = lander.parse_learner("dagger:lander", 2)
     assert (algorithm.rounds, preset) == (3, "lander")
-    result = us.imitate(algorithm, demos, env, expert, seeds=2, holdout=0.0, policy_obs=(2, 3))
+    result = us.imitate(algorithm, demos, env, expert, seeds=2, holdout=0.0, policy_obs=(2, 3), workers=0)
     assert all(actor.spec.policy_obs == (2, 3) for actor in result.policies)
     # DAgger returns its last policy. A policy's position in the list decides its initial states.
-    evaluation = evaluate([result.policy] * 4 + result.policies, env, 3, lander.EVAL_SEED)
+    evaluation = evaluate([result.policy] * 4 + result.policies, env, 3, lander.EVAL_SEED, workers=0)
     np.testing.assert_array_equal(trials.returns[2], evaluation.returns[4:])
     np.testing.assert_array_equal(trials.queries, result.metrics["queries"].T)
 

@@ -10,7 +10,7 @@ import pytest
 import understudy as us
 from understudy.paper import survival
 from understudy.studies import Store
-from understudy.studies.cells import FORMAT
+from understudy.studies.records import FORMAT
 from understudy.studies.report import table
 from understudy.studies.running import RunSummary
 

@@ -1,14 +1,18 @@
 """Study files and their errors, and the cells of a study."""
 
+import json
 import pickle
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import understudy
+from understudy.cli.main import main
 from understudy.core.errors import (
     DemonstrationError,
     ExtraError,
@@ -17,8 +21,10 @@ from understudy.core.errors import (
     UnderstudyError,
     UnknownNameError,
 )
+from understudy.core.imports import allow_import
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
-from understudy.studies.groups import make_environments
+from understudy.studies.groups import check_evaluations, make_environments
+from understudy.studies.reading import from_dict
 
 WHOLE = """\
 title = "Two on two"
@@ -181,7 +187,7 @@ def test_a_study_without_tasks_or_algorithms_is_rejected(tmp_path: Path) -> None
     with pytest.raises(SettingError, match=r"nothing\.toml"):
         Study.load(tmp_path / "nothing.toml")
     (tmp_path / "latin.toml").write_bytes(b'name = "x"\ntitle = "\xe9"\n')
-    with pytest.raises(SettingError, match=r"latin.toml.*UTF-8"):
+    with pytest.raises(SettingError, match=r"latin.toml.*utf-8"):
         Study.load(tmp_path / "latin.toml")
 
 
@@ -236,7 +242,7 @@ def test_a_change_changes_only_the_keys_of_affected_cells(tmp_path: Path) -> Non
     before = keys(load_study(tmp_path, text))
     assert keys(load_study(tmp_path, text)) == before
     assert keys(load_study(tmp_path, text.replace('"bc"', '"bc"\nlabel = "cloning"'))) == before
-    assert keys(load_study(tmp_path, text + "[hardware]\ncpus = 4\n")) == before
+    assert keys(load_study(tmp_path, text + "[hardware]\ncpus = 4\nstep_timeout = 5\n")) == before
     more = keys(load_study(tmp_path, text.replace("seeds = 2", "seeds = 3").replace("[1, 2]", "[1, 2, 3]")))
     assert before.items() < more.items()
     longer = keys(load_study(tmp_path, text.replace("seeds = 2", "seeds = 2\nsteps = 5000")))
@@ -312,9 +318,97 @@ def test_algorithms_outside_the_package_are_named_by_module_and_class(
 ) -> None:
     (tmp_path / "third_party.py").write_text("from understudy.algorithms.off_q.bc import BC\n\nclass Mine(BC): ...\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    allow_import("third_party")
     text = '[protocol]\nseeds = 1\n[[task]]\nenv = "Pendulum"\n[[algorithm]]\nname = "third_party:Mine"\n'
     (group,) = load_study(tmp_path, text + "settings = { rounds = 2 }\n").groups()
     assert (type(group.algorithm).__name__, group.algorithm.rounds) == ("Mine", 2)
     assert group.name == "third_party:Mine, rounds=2 on Pendulum"
     with pytest.raises(UnderstudyError, match=r"small\.toml: \[\[algorithm\]\] 1.*Yours"):
         load_study(tmp_path, text.replace("Mine", "Yours"))
+    with pytest.raises(NeedsError, match=r"--import fourth_party"):
+        load_study(tmp_path, text.replace("third_party", "fourth_party"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('name = "adril"', 'name = "stranger:Algorithm"'),
+        ('env = "Pendulum"', 'env = "stranger:Pendulum-v9"'),
+        ('env = "Pendulum"', 'env = "Pendulum"\nexpert = "stranger:act"'),
+    ],
+)
+def test_code_that_a_file_names_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    (tmp_path / "stranger.py").write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(NeedsError, match=r"small\.toml.*--import stranger"):
+        load_study(tmp_path, WHOLE.replace(old, new))
+    stored = load_study(tmp_path).to_dict()
+    stored["algorithms"][0]["name"] = "stranger:Algorithm"
+    with pytest.raises(NeedsError, match=r"study\.json.*--import stranger"):
+        from_dict(stored, tmp_path / "study.json")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "a/b", "..", ".hidden", "/etc", "x" * 101, " ", "a\x1b[2Jb", "a\nb", "a\\b"]
+)
+def test_a_studys_name_is_one_path_component(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "deep" / "er")
+    text = f'name = {json.dumps(name)}\n[[task]]\nenv = "Pendulum"\n[[algorithm]]\nname = "bc"\n'
+    path = write_file(Path.cwd(), text)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SettingError, match="name is") as error:
+        Study.load(path)
+    assert "\x1b" not in str(error.value)
+    assert "\n" not in str(error.value)
+    monkeypatch.setattr("sys.argv", ["understudy", "study", "run", path.name])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("seeds = 2", "seeds = 100_000_000", "seeds is 100000000: at most 10000"),
+        ("seeds = 2", f"seeds = {list(range(10_001))}", "seeds is 10001: at most 10000"),
+        ("seeds = 2", f"seeds = 0x{'f' * 4000}", "2**63"),
+        ("trajectories = 5", f"trajectories = [{10**13}]", "trajectories is 10000000000000: at most"),
+        ("eval_episodes = 3", f"eval_episodes = {10**12}", "eval_episodes is 1000000000000: at most 1000000"),
+        ("eval_every = 2_000", f"eval_every = {10**15}", "eval_every is 1000000000000000: at most"),
+        ("gpus = 0.5", "gpus = 1e300", "gpus is 1e+300: at most 10000"),
+        ("cpus = 2", f"cpus = {10**9}", "cpus is 1000000000: at most 10000"),
+        ("seeds = 2", f"seeds = {'[' * 5000}{']' * 5000}", "not a TOML file"),
+        ("seeds = 2", f"seeds = {'[' * 50}{']' * 50}", "nested"),
+        ("seeds = 2", f"seeds = {'9' * 5000}", "not a TOML file"),
+        ("seeds = 2", "seeds = 2026-01-01", "seeds is"),
+        ("lr = 1, rounds", "lr = 1e308, rounds", "lr is 1e+308: a number of at most 3e+38"),
+        ("[8, 8]", f"{[1] * 3000}", "hidden has 3000 layers: at most 100"),
+        ("[8, 8]", "1979-05-27T07:32:00Z", "hidden is"),
+        ('env = "Pendulum"', f'env = "{"x" * 5000}"', "env has 5000 characters"),
+        ('env = "Pendulum"', f'env = "{"x" * 300}"', "255 bytes"),
+    ],
+)
+def test_numbers_that_no_machine_can_serve_and_wild_values_are_one_line(
+    tmp_path: Path, old: str, new: str, named: str
+) -> None:
+    with pytest.raises(SettingError, match=re.escape(named)) as error:
+        load_study(tmp_path, WHOLE.replace(old, new))
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 700
+
+
+def test_a_study_with_too_many_cells_or_episodes_is_refused_before_it_is_planned() -> None:
+    entries = [Entry("bc", settings={"rounds": rounds}) for rounds in range(1, 12)]
+    study = Study("big", tasks=(Task("Pendulum"),), algorithms=entries, protocol=Protocol(seeds=10_000))
+    with pytest.raises(SettingError, match="110000 cells: at most 100000"):
+        study.groups()
+    long = Study("long", tasks=(Task("Pendulum"),), algorithms=entries[:1], protocol=Protocol(eval_episodes=10**6))
+    env = make_environments(long)["Pendulum"]
+    endless = SimpleNamespace(name="Pendulum", spec=replace(env.spec, horizon=10**6))
+    with pytest.raises(SettingError, match=r"eval_episodes = 1000000 on Pendulum needs .* of memory"):
+        check_evaluations(long, {"Pendulum": endless})

@@ -1,11 +1,17 @@
 """A study on Ray. Tests that start Ray are slow; the others replace it by a few lines in this process."""
 
+import os
+import socket
+import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from support.sockets import is_loopback, listening_addresses
 from understudy.cli.main import main
 from understudy.core.errors import ExtraError, RunError
 from understudy.studies import Hardware, Store, Study, on_ray
@@ -88,7 +94,7 @@ class FakeRay:
 @pytest.fixture
 def fake_ray(monkeypatch):
     fake = FakeRay()
-    monkeypatch.setattr(on_ray, "_import_ray", lambda: fake)
+    monkeypatch.setattr(on_ray, "_import_ray", lambda address: fake)
     return fake
 
 
@@ -147,6 +153,80 @@ def test_without_ray_the_error_names_the_extra(tmp_path, monkeypatch):
     with pytest.raises(ExtraError, match=r"understudy-il\[ray\]"):
         run_on_ray(make_study(tmp_path), tmp_path / "out", "local")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("address", "warned"), [("127.0.0.1", False), ("::1", False), ("10.1.2.3", True)])
+def test_a_local_ray_that_others_can_reach_is_reported_in_one_line(capsys, address, warned):
+    """Ray reads its variable when it is imported, so a program that imported it before has a node for the network."""
+    nodes = [{"Alive": True, "NodeManagerAddress": address}, {"Alive": False, "NodeManagerAddress": "10.9.9.9"}]
+    fake = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda **given: None,
+        nodes=lambda: nodes,
+        shutdown=lambda: None,
+    )
+    with on_ray._connect(fake, "local"):
+        lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == warned
+    assert all("listens on 10.1.2.3 " in line and "--jobs" in line for line in lines)
+
+
+def test_the_variable_of_a_local_ray_does_not_stay_in_the_environment(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+    monkeypatch.delenv(on_ray.ONLY_LOCAL, raising=False)
+    on_ray._import_ray("local")
+    assert on_ray.ONLY_LOCAL not in os.environ
+    monkeypatch.setenv(on_ray.ONLY_LOCAL, "1")
+    on_ray._import_ray("local")
+    assert os.environ[on_ray.ONLY_LOCAL] == "1"
+
+
+@pytest.fixture(scope="module")
+def local_ray(tmp_path_factory):
+    """`study run --ray local` in a directory with modules of a stranger: the folder, its output, its listening sockets.
+
+    Only mine.py was named by the person.
+    """
+    pytest.importorskip("ray")
+    folder = tmp_path_factory.mktemp("local-ray")
+    for name in ("json", "jax", "numpy", "optax", "yaml"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'ran')!r}, 'a').write(__name__)\n")
+    (folder / "mine.py").write_text("from understudy.algorithms.off_q.bc import BC\n\n\nclass Mine(BC): ...\n")
+    text = TEXT[: TEXT.rindex("[[algorithm]]")].replace('name = "bc"', 'name = "mine:Mine"')
+    (folder / "s.toml").write_text(text)
+    words = ["study", "run", "s.toml", "--ray", "local", "--no-report", "--import", "mine"]
+    sockets: dict[int, Any] = {}
+    with open(folder / "output.txt", "wb") as output:
+        command = subprocess.Popen(
+            [sys.executable, "-P", "-m", "understudy", *words], cwd=folder, stdout=output, stderr=output
+        )
+        while command.poll() is None:
+            sockets.update(listening_addresses(command.pid))
+            time.sleep(0.05)
+    return folder, (folder / "output.txt").read_text(), sockets
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="sockets are read from /proc")
+def test_a_local_ray_listens_on_this_machine_only(local_ray):
+    _, output, sockets = local_ray
+    assert len(sockets) > 3
+    assert {port: address for port, address in sockets.items() if not is_loopback(address)} == {}
+    assert "warning" not in output
+
+
+@pytest.mark.slow
+def test_ray_tasks_import_nothing_from_the_current_directory_that_the_person_did_not_name(local_ray):
+    folder, output, _ = local_ray
+    assert "s: 2 of 2 cells, 2 of them new" in output
+    assert not (folder / "ran").exists()
+
+
+def test_sockets_of_this_process_are_found_with_their_addresses():
+    with socket.create_server(("127.0.0.1", 0)) as own, socket.create_server(("0.0.0.0", 0)) as open_to_all:
+        found = listening_addresses(os.getpid())
+        assert is_loopback(found[own.getsockname()[1]])
+        assert not is_loopback(found[open_to_all.getsockname()[1]])
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,10 +23,12 @@ import understudy as us
 from understudy.cli.main import main
 from understudy.core.errors import DivergedError, NoSpaceError
 from understudy.policies import Categorical
-from understudy.studies import Store, Study, evaluator, running, training
-from understudy.studies.evaluator import EvalPoint, Evaluator
+from understudy.studies import Store, Study, running, training
+from understudy.studies.evaluator import Evaluator
+from understudy.studies.points import EvalPoint
+from understudy.studies.returns import ReturnsFile
 from understudy.studies.running import Plan, run
-from understudy.studies.training import split_programs
+from understudy.studies.work import split_programs
 
 SMALL = "rounds = 1, gradient_steps = 1, hidden = [4]"
 HEAD = """
@@ -250,13 +251,17 @@ def test_a_program_has_all_its_seeds_on_all_its_trajectory_counts(tmp_path):
 
 def test_an_incomplete_row_of_returns_is_removed(tmp_path):
     points = [EvalPoint("final", 1, 1, key) for key in ("a" * 16, "b" * 16)]
-    one = Evaluator(None, tmp_path, 2, 1)
-    (tmp_path / "returns.csv").write_text(
-        f"{','.join(map(str, points[0]))},-100.5,-200.25\n{','.join(map(str, points[1]))},-100.5,-2"
-    )
-    with one.running({}):
+    one, file = Evaluator(None, tmp_path, 2, 1), ReturnsFile(tmp_path, 2)
+    for point in points:
+        file.add(point, np.array([-100.5, -200.25]))
+    whole = (tmp_path / "returns.csv").read_text()
+    (tmp_path / "returns.csv").write_text(whole[:-14])
+    with one.running({point.key: 0 for point in points}):
         assert list(one.returns(lambda *given: None)) == points[:1]
-    assert (tmp_path / "returns.csv").read_text().endswith("-200.25\n")
+    assert (tmp_path / "returns.csv").read_text() == whole.splitlines(keepends=True)[0]
+    flipped = whole.replace("-200.25", "-800.25", 1)  # a damaged digit is a number too
+    (tmp_path / "returns.csv").write_text(flipped)
+    assert list(file.read([point.key for point in points])) == points[1:]
 
 
 def test_a_policy_that_changed_after_a_restart_is_evaluated_again(tmp_path):
@@ -265,12 +270,12 @@ def test_a_policy_that_changed_after_a_restart_is_evaluated_again(tmp_path):
     first, other = (us.Actor(Categorical.init(jax.random.key(i), 4, 2, (4,)), env.spec) for i in range(2))
     found = []
     for actor in (first, first, other):
-        with Evaluator(env, tmp_path, 2, 1).running({point.key: 0}) as one:
+        with Evaluator(env, tmp_path, 2, 0).running({point.key: 0}) as one:
             one.submit(point, actor)
             found.append(one.returns(lambda *given: None)[point].tolist())
     assert found[0] == found[1] != found[2]
     assert len((tmp_path / "returns.csv").read_text().splitlines()) == 2
-    with Evaluator(env, tmp_path, 2, 1).running({point.key: 0}) as one:
+    with Evaluator(env, tmp_path, 2, 0).running({point.key: 0}) as one:
         assert one.returns(lambda *given: None)[point].tolist() == found[2]
 
 
@@ -312,13 +317,6 @@ def test_status_shows_running_groups(tmp_path, monkeypatch, capsys):
     assert [row[-1] == "running" for row in rows] == [True, False]
 
 
-def test_a_worker_exits_with_its_parent(monkeypatch):
-    exited = threading.Event()
-    monkeypatch.setattr(evaluator.os, "_exit", lambda status: exited.set())
-    evaluator.exit_with_parent(-1)
-    assert exited.wait(60)
-
-
 START = """
 import os, random, signal, sys, time
 from pathlib import Path
@@ -326,7 +324,8 @@ import jax, numpy as np
 import understudy
 from understudy.train.results import Result, Run
 from understudy.studies import Store, Study, training
-from understudy.studies.evaluator import exit_with_parent, no_progress
+from understudy.core.processes import exit_with_parent
+from understudy.studies.evaluator import no_progress
 from understudy.studies.running import run
 
 os.chdir(sys.argv[1])
@@ -401,7 +400,7 @@ reading, writing = os.pipe()
 child = os.fork()
 if child == 0:
     if os.fork() == 0:
-        exit_with_parent(os.getppid())
+        exit_with_parent()
         os.write(writing, b"here")
         time.sleep(60)
     time.sleep(60)
@@ -443,6 +442,18 @@ def test_two_processes_train_every_group_once(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(cell_files(tmp_path / "out")) == 32
     assert sorted((tmp_path / "log.txt").read_text().split()) == ["1.0e-04", "2.0e-04", "3.0e-04", "4.0e-04"]
+
+
+@pytest.mark.slow
+def test_jobs_import_nothing_from_the_current_directory(tmp_path):
+    make_study(tmp_path)
+    for name in ("json", "jax", "numpy", "optax", "yaml"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__)\n")
+    words = ["study", "run", "s.toml", "--jobs", "2", "--no-report"]
+    command = [sys.executable, "-P", "-m", "understudy", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.slow

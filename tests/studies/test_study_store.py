@@ -16,10 +16,11 @@ import pytest
 
 import understudy
 from understudy.core.errors import RunError
+from understudy.core.storage import atomic_file
 from understudy.policies.actor import Actor
 from understudy.policies.saved import load_policy
-from understudy.studies import Store, cells, claims
-from understudy.studies.cells import FORMAT, cell_key, record_checksum
+from understudy.studies import Store, cells
+from understudy.studies.records import FORMAT, cell_key, record_checksum
 
 CELLS = 30
 
@@ -88,9 +89,9 @@ def test_the_final_policy_is_stored_with_its_cell(tmp_path: Path) -> None:
         ({"evaluations": []}, "0 final evaluations"),
         ({"evaluations": [make_row(), make_row()]}, "2 final evaluations"),
         ({"evaluations": [make_row()], "status": "diverged in round 3"}, "1 final evaluations"),
-        ({"evaluations": [make_row(returns=[1.0, float("nan")])]}, "final 1"),
+        ({"evaluations": [make_row(returns=[1.0, float("nan")])]}, "'returns' is nan"),
         ({"evaluations": [make_row(returns=[])]}, "final 1"),
-        ({"evaluations": [make_row(payoff=float("inf"))]}, "final 1"),
+        ({"evaluations": [make_row(payoff=float("inf"))]}, "'payoff' is inf"),
         ({"evaluations": [make_row(x_kind="epoch")]}, "x_kind is 'epoch'"),
         ({"seconds": float("nan")}, "cannot be stored"),
         ({"key": "0" * 16}, "its key"),
@@ -174,7 +175,7 @@ def test_directories_of_other_format_versions_are_rejected(tmp_path: Path) -> No
     store.begin({"name": "small", "title": "A small one"})
     store.write(make_record())
     about = json.loads((tmp_path / "study.json").read_text())
-    assert about == {"format": FORMAT, "study": {"name": "small", "title": "A small one"}}
+    assert store.read_study_file() == {"format": FORMAT, "study": {"name": "small", "title": "A small one"}}
     (tmp_path / "study.json").write_text(json.dumps({**about, "format": FORMAT + 1}))
     with pytest.raises(RunError, match=f"format {FORMAT + 1} .* format {FORMAT}: upgrade"):
         Store(tmp_path)
@@ -211,13 +212,14 @@ def test_a_changed_study_keeps_its_cells_and_other_directories_are_rejected(tmp_
 def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(make_record())
-    old, new = (store.cells / f".{make_record()['key']}.json.{name}.json" for name in ("old", "new"))
-    for path in (old, new):
+    old, note = store.cells / f".{make_record()['key']}.json.0123abcd.partial.json", store.cells / ".note.json"
+    for path in (old, note):
         path.write_text("{")
-    os.utime(old, (0, time.time() - 2 * cells.STALE_AFTER))
     assert len(store.read_all()) == 1
-    store.begin({"name": "small", "title": "one"})
-    assert (old.exists(), new.exists()) == (False, True)
+    with atomic_file(store.policy_path(make_record()["key"])) as running:
+        running.write_text("of a process that runs")
+        store.begin({"name": "small", "title": "one"})
+        assert (old.exists(), note.exists(), running.exists()) == (False, True, True)
 
 
 def test_a_group_can_be_claimed_once(tmp_path: Path) -> None:
@@ -257,10 +259,30 @@ def test_the_claim_of_a_killed_process_is_released(tmp_path: Path) -> None:
         holder.wait()
 
 
-def test_a_system_without_file_locks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "fcntl", None)
-    with pytest.raises(RunError, match="fcntl"):
-        Store(tmp_path).claim("abc")
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+def test_a_lock_that_is_no_regular_file_is_an_error_and_other_files_stay(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "s" / "claims").mkdir(parents=True)
+    lock = tmp_path / "s" / "claims" / "abc.lock"
+    if kind == "link":
+        lock.symlink_to(tmp_path / "thesis.tex")
+    elif kind == "pipe":
+        os.mkfifo(lock)
+    else:
+        lock.mkdir()
+    with pytest.raises(RunError, match=r"abc\.lock'"):
+        Store(tmp_path / "s").claim("abc")
+    assert (tmp_path / "thesis.tex").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", cells.FOLDERS)
+def test_a_folder_of_a_study_that_is_a_link_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / name).symlink_to("../mine")
+    with pytest.raises(RunError, match=f"{name}' is a link"):
+        Store(tmp_path / "s")
+    assert not any((tmp_path / "mine").iterdir())
 
 
 WRITER = """

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.studies.cells import FORMAT, cell_key, record_checksum
+from understudy.studies.records import FORMAT, cell_key, record_checksum
 
 CHEETAH = "HalfCheetahBulletEnv-v0"
 

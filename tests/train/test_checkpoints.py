@@ -2,6 +2,8 @@
 
 import io
 import itertools
+import subprocess
+import sys
 from functools import partial
 from types import SimpleNamespace
 
@@ -10,9 +12,10 @@ import pytest
 
 import understudy as us
 from support.counting import Counting, counted, seed_with_limit
+from support.mutations import loaded, mutated
 from support.training import assert_same, ctrl_c, fail_if_called
 from understudy.core.errors import RunError
-from understudy.train.checkpoints import FORMAT, Checkpoint
+from understudy.train.checkpoints import FORMAT, Checkpoint, _commit
 
 TINY = {"rounds": 6, "gradient_steps": 2, "hidden": (8,), "batch_size": 8}
 RUNS = {"seeds": 2, "episodes": [2, 3], "holdout": 0.0}
@@ -51,7 +54,7 @@ def test_a_run_that_was_interrupted_twice_resumes_to_the_same_policies(path, uni
     last = learn(checkpoint=path)
     assert_same(last, uninterrupted)
     assert last.metrics["loss"].shape == (4, 6)
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(path.parent.iterdir()) == [path, path.with_name("checkpoint.previous.npz")]
 
 
 def test_training_time_before_an_interruption_counts(demonstrations, path, monkeypatch):
@@ -221,6 +224,155 @@ def test_a_full_disk_leaves_the_earlier_checkpoint_and_no_partial_file(checkpoin
     assert list(checkpoint.path.parent.iterdir()) == [checkpoint.path]
 
 
+@pytest.fixture
+def two_checkpoints(path, every_round):
+    """A training call that was interrupted: its two checkpoints, of rounds 3 and 2."""
+    learn = partial(us.imitate, us.bc(**TINY), "Pendulum", **RUNS, checkpoint=path)
+    learn(progress=ctrl_c(3))
+    return learn, path, path.with_name("checkpoint.previous.npz")
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(two_checkpoints, uninterrupted, capsys):
+    learn, path, previous = two_checkpoints
+    assert sorted(path.parent.iterdir()) == [path, previous]
+    path.write_bytes(path.read_bytes()[:-100])
+    before = previous.read_bytes()
+
+    def stop(done, total, metrics):
+        raise RuntimeError("no more power")
+
+    with pytest.raises(RuntimeError, match="no more power"):  # before the next checkpoint is written
+        learn(progress=stop)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"'{path}' is not a checkpoint (" in said
+    assert f"resuming from '{previous}', after round 2" in said
+    rounds = []
+    result = learn(progress=lambda done, *_: rounds.append(done))
+    assert rounds == [3, 4, 5, 6]
+    assert_same(result, uninterrupted)
+    assert previous.read_bytes() != before, "sound checkpoints are rotated again"
+
+
+def test_a_lost_checkpoint_falls_back_to_the_one_before_and_says_so(two_checkpoints, uninterrupted, capsys):
+    learn, path, previous = two_checkpoints
+    path.unlink()
+    rounds = []
+    assert_same(learn(progress=lambda done, *_: rounds.append(done)), uninterrupted)
+    assert rounds == [3, 4, 5, 6]
+    assert f"no file '{path}': resuming from '{previous}', after round 2" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_does_not_replace_the_one_before(two_checkpoints, monkeypatch):
+    learn, path, previous = two_checkpoints
+    path.write_bytes(b"damaged")
+    before = previous.read_bytes()
+
+    def dies(done, total, metrics):
+        if done == 6:  # one checkpoint has been written, that of round 4 or 5
+            raise RuntimeError("no more power")
+
+    class Once(Checkpoint):
+        due = property(lambda self: path.read_bytes() == b"damaged")
+
+    monkeypatch.setattr("understudy.train.imitate.Checkpoint", Once)
+    with pytest.raises(RuntimeError, match="no more power"):
+        learn(progress=dies)
+    assert path.read_bytes() != b"damaged"
+    assert previous.read_bytes() == before
+
+
+def test_two_damaged_checkpoints_are_one_error_that_says_what_to_do(two_checkpoints):
+    learn, path, previous = two_checkpoints
+    for file in (path, previous):
+        file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(RunError, match="remove both to train from the beginning") as error:
+        learn(progress=fail_if_called)
+    assert f"'{path}'" in str(error.value)
+    assert f"'{previous}'" in str(error.value)
+
+
+def forged(data, **changes):
+    """The checkpoint with other arrays and a digest that matches them; a function changes an array, None removes it."""
+    arrays = dict(np.load(io.BytesIO(data)))
+    del arrays["commit"]
+    for name, change in changes.items():
+        name = name.replace("__", ".")
+        if change is None:
+            del arrays[name]
+        else:
+            arrays[name] = change(arrays.get(name))
+    arrays["commit"] = np.array(_commit(arrays))
+    return archive(np.savez, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"state__0": None}, "state.0"),
+        ({"state__0": lambda x: x[:1]}, "state.0"),
+        ({"state__0": lambda x: x.astype(np.float64)}, "float64"),
+        ({"state__0": lambda x: x * np.nan}, "NaN"),
+        ({"state__99": lambda _: np.zeros(3)}, "state.99"),
+        ({"active": lambda x: np.ones(3, bool)}, "active"),
+        ({"records__stop": lambda x: x + 99}, "records.stop"),
+        ({"records__queries": lambda x: x - 1}, "records.queries"),
+        ({"records__metrics__loss": None}, "metrics"),
+        ({"records__metrics__loss": lambda x: x[:-1]}, "records.metrics.loss"),
+        ({"records__metrics__loss": None, "records__metrics__lost": lambda _: np.zeros((3, 4), "f4")}, "metrics"),
+        ({"about__json": lambda x: np.array(str(x).replace('"rounds": 3', '"rounds": 7'))}, "7 rounds of 6"),
+    ],
+)
+def test_a_forged_checkpoint_does_not_fit_the_run(changes, named, two_checkpoints):
+    """Its digest is correct, but its arrays are not those of the algorithm that resumes."""
+    learn, path, previous = two_checkpoints
+    path.write_bytes(forged(path.read_bytes(), **changes))
+    previous.unlink()
+    with pytest.raises(RunError, match=r"checkpoint\.npz") as error:
+        learn()
+    assert named in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_mutated_checkpoint_resumes_correctly_or_is_a_named_error(seed, two_checkpoints, uninterrupted, capsys):
+    learn, path, previous = two_checkpoints
+    path.write_bytes(mutated(path.read_bytes(), "npz", seed)[1])
+    if seed % 2:
+        previous.unlink()
+    result = loaded(learn, "checkpoint.npz")
+    if result is None:
+        assert seed % 2, "the one before was sound"
+    else:
+        assert_same(result, uninterrupted)
+
+
+def test_a_checkpoint_is_refused_while_another_process_uses_it(path, demonstrations):
+    path.parent.mkdir()
+    script = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", script, f"{path}.lock"], stdin=-1, stdout=-1) as other:
+        other.stdout.readline()
+        with pytest.raises(RunError, match=r"checkpoint\.npz' is in use by another process"):
+            us.imitate(Counting("never"), demonstrations, checkpoint=path, progress=fail_if_called)
+        other.kill()
+    assert not us.imitate(Counting("never"), demonstrations, checkpoint=path).interrupted
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_training(
+    path, every_round, uninterrupted, capsys, monkeypatch
+):
+    def full(file, **arrays):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    result = us.imitate(us.bc(**TINY), "Pendulum", **RUNS, checkpoint=path)
+    assert_same(result, uninterrupted)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"'{path}' cannot be written (No space left on device)" in said
+
+
 def test_a_path_that_cannot_be_written_is_refused_before_training(demonstrations, tmp_path):
     with pytest.raises(RunError, match="is a directory"):
         us.imitate(Counting("never"), demonstrations, checkpoint=tmp_path, progress=fail_if_called)
@@ -248,7 +400,7 @@ def test_the_same_command_resumes_after_ctrl_c(out, understudy, interrupted_at, 
         assert status == 130
         assert "understudy train --resume runs/mine\n" in printed
         assert us.load_run("runs/mine").interrupted
-    files = ["mine", "mine.checkpoint.npz", "mine.command.json", "mine.logs"]
+    files = ["mine", "mine.checkpoint.npz", "mine.checkpoint.previous.npz", "mine.command.json", "mine.logs"]
     assert sorted(path.name for path in runs.iterdir()) == files
     interrupted_at(None)
     status, _, err = understudy(*words)

@@ -221,10 +221,10 @@ def test_the_table_of_the_page_agrees_with_the_cards():
 
 
 def test_an_expert_is_recorded_deterministically_or_with_noise():
-    plain = us.record("CartPole-v1", episodes=2, seed=3)
+    plain = us.record("CartPole-v1", episodes=2, seed=3, workers=0)
     np.testing.assert_array_equal(plain.lengths, [500, 500])
     np.testing.assert_array_equal(us.load_expert("CartPole-v1")(plain.observations), plain.actions)
-    random = us.record("CartPole-v1", episodes=20, seed=3, noise=1.0)
+    random = us.record("CartPole-v1", episodes=20, seed=3, noise=1.0, workers=0)
     assert random.lengths.mean() < 60  # every action is random
     exact = us.record("Pendulum", "scripted", episodes=2, deterministic=True)
     noisy = us.record("Pendulum", "scripted", episodes=2, deterministic=True, noise=0.1)

@@ -13,7 +13,6 @@ import pytest
 
 import understudy as us
 from understudy.core.errors import DivergedError, NeedsError, RunError, SettingError, SpecError, UnknownNameError
-from understudy.core.storage import whole_directory
 from understudy.game import NEEDS, Card
 from understudy.policies import Categorical, Tabular, TimeIndexed
 from understudy.policies.actor import Actor
@@ -100,6 +99,7 @@ def test_stochastic_actions_depend_only_on_the_generator():
 def test_a_saved_run_is_loaded_unchanged(result, tmp_path):
     result.save(tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "SHA256SUMS",
         "config.json",
         "metrics.csv",
         "policies",
@@ -175,7 +175,7 @@ def test_files_that_are_no_policy_or_run_are_refused(tmp_path):
         with pytest.raises(RunError, match="is not a policy saved by understudy"):
             us.load_policy(tmp_path / odd)
     (tmp_path / "config.json").write_text("{broken")
-    with pytest.raises(RunError, match="is damaged"):
+    with pytest.raises(RunError, match=r"config\.json' is not the configuration of a run"):
         us.load_run(tmp_path)
     with pytest.raises(RunError, match="no run at"):
         us.load_run(tmp_path / "nowhere")
@@ -333,7 +333,7 @@ def test_actions_that_overflow_are_a_divergence():
 def test_parameters_that_overflow_are_a_divergence():
     """Even if the loss, computed before the step, was finite."""
     learner = us.bc(**{**SMALL, "rounds": 1, "gradient_steps": 1, "lr": 1e39})
-    with pytest.raises(DivergedError, match="parameters"):
+    with pytest.raises(DivergedError, match=r"round 1: state\.policy.* is not finite after the update"):
         us.imitate(learner, us.load("Pendulum", episodes=2), seeds=2)
 
 
@@ -374,23 +374,4 @@ def test_one_demonstration_has_no_interval(tmp_path):
 def test_a_policy_with_more_actions_than_the_task_does_not_fit():
     actor = Actor(Categorical.init(jax.random.key(0), 4, 6, (4,)), us.Spec((4,), us.Discrete(6), 500))
     with pytest.raises(SpecError, match=r"6 discrete actions; CartPole-v1 has observations .4,. and 2 discrete"):
-        us.evaluate([actor], "CartPole-v1")
-
-
-def test_a_directory_is_replaced_only_when_the_new_one_is_complete(tmp_path):
-    path = tmp_path / "path"
-    path.mkdir()
-    (path / "old").write_text("")
-
-    def fill():
-        with whole_directory(path, replace=True) as partial:
-            (partial / "new").write_text("")
-            raise OSError("full")
-
-    with pytest.raises(OSError, match="full"):
-        fill()
-    assert [file.name for file in path.iterdir()] == ["old"]
-    with whole_directory(path, replace=True) as partial:
-        (partial / "new").write_text("")
-    assert [file.name for file in path.iterdir()] == ["new"]
-    assert [file.name for file in tmp_path.iterdir()] == ["path"]
+        us.evaluate([actor], "CartPole-v1", workers=0)

@@ -1,6 +1,7 @@
 """The logs of training hold the same numbers as the run's metrics."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -234,15 +235,29 @@ def test_a_log_that_fails_prints_a_line_and_training_continues(
     assert len(rows(tmp_path / "metrics.csv")[1]) == 10, "the other logs continue"
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_does_not_stop_a_run(continuous, tmp_path, capsys):
-    (tmp_path / "metrics.csv").symlink_to("/dev/full")
+def test_a_full_disk_does_not_stop_a_run(continuous, tmp_path, capsys, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, data):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("understudy.train.log_writers._open_table", lambda path: Full())
     result = us.imitate(us.bc(**TINY), continuous, logs=tmp_path)
     assert result.runs[0].status == "finished"
     err = capsys.readouterr().err
     assert "metrics.csv" in err
     assert "(OSError" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["notes", "link"])
+def test_a_file_of_the_user_is_not_overwritten_by_a_log(name, continuous, tmp_path, capsys):
+    notes, table = tmp_path / "notes.csv", tmp_path / "logs" / "metrics.csv"
+    table.parent.mkdir()
+    notes.write_text("mine\n1\n")
+    table.symlink_to(notes) if name == "link" else table.write_text("mine\n1\n")
+    assert us.imitate(us.bc(**TINY), continuous, logs=table.parent).runs[0].status == "finished"
+    assert (notes.read_text(), table.read_text()) == ("mine\n1\n", "mine\n1\n")
+    assert "logging to metrics.csv failed" in capsys.readouterr().err
 
 
 def test_a_full_disk_drops_the_event_files_and_keeps_the_table(tmp_path, monkeypatch, capsys):

@@ -40,11 +40,12 @@ def test_a_run_that_diverges_keeps_its_last_good_round(demonstrations):
     rounds, limit = counted(result).T
     np.testing.assert_array_equal(rounds, limit - 1)
     for run, last in zip(result.runs, limit.astype(int), strict=True):
-        assert run.status == f"diverged in round {last}: loss is nan, so the policy of round {last - 1} is kept"
+        assert run.status.startswith(f"diverged in round {last}: loss is NaN; ")
+        assert run.status.endswith(f"; the policy of round {last - 1} is kept")
 
 
 def test_if_nothing_ever_was_finite_it_is_an_error(demonstrations):
-    with pytest.raises(DivergedError, match="lower the learning rate"):
+    with pytest.raises(DivergedError, match="every run diverged in round 1: loss is NaN"):
         us.imitate(Counting("nan", earliest=1, rounds=12), demonstrations, seeds=[seed_with_limit(1)])
 
 

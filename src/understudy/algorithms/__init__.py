@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from understudy.core.errors import AlgorithmError, unknown
+from understudy.core.imports import load_name
 from understudy.game import Algorithm
 
 FOLDERS = ("off_q", "reward", "on_q")
@@ -45,12 +46,13 @@ def available() -> dict[str, type[Algorithm]]:
 
 def _loaded(point: metadata.EntryPoint) -> type[Algorithm]:
     try:
-        return _checked(point.name, point.load())
-    except (ImportError, AttributeError) as error:
+        loaded = point.load()
+    except Exception as error:  # whatever the package raises as it is imported
         package = point.dist.name if point.dist is not None else point.value
         raise AlgorithmError(
             f"algorithm '{point.name}' of package '{package}' cannot be loaded ({error}): fix or uninstall it"
         ) from error
+    return _checked(point.name, loaded)
 
 
 def find(name: str) -> type[Algorithm]:
@@ -58,23 +60,12 @@ def find(name: str) -> type[Algorithm]:
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" in name:
-        return _imported(name)
+        return _checked(name, load_name(name, "algorithm"))
     known = available()
     if name not in known:
         hint = "`understudy algorithms` lists them. Your own: 'module:Class'."
         raise unknown("algorithm", name, known, hint)
     return known[name]
-
-
-def _imported(name: str) -> type[Algorithm]:
-    module, _, attribute = name.partition(":")
-    try:
-        value = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise AlgorithmError(f"algorithm '{name}' cannot be imported ({error}): give 'module:Class'") from error
-    except AttributeError as error:
-        raise AlgorithmError(f"algorithm '{name}': module '{module}' has no '{attribute}'") from error
-    return _checked(name, value)
 
 
 def _checked(name: str, value: Any) -> type[Algorithm]:

@@ -1,6 +1,5 @@
 """The short commands: list algorithms and environments, evaluate a run, inspect and record demonstrations."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -8,13 +7,17 @@ from typing import Annotated
 import tyro
 
 from understudy.algorithms import available as available_algorithms
-from understudy.cli.train_command import Kinds, expert_from, import_from_current_directory
+from understudy.cli.train_command import Kinds, expert_from
 from understudy.collect.recording import record
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
-from understudy.core.errors import RunError, install_command
-from understudy.core.options import EnvArgument, FileArgument, Name, Path_, RunArgument, default
+from understudy.core.errors import install_command
+from understudy.core.imports import allow_imports, find_own_code
+from understudy.core.options import EnvArgument, FileArgument, Imports, Name, Path_, RunArgument, default
+from understudy.core.paths import check_new_file, check_own_file
+from understudy.core.rescue import save_or_rescue
 from understudy.core.statistics import Sample, interval
-from understudy.core.storage import check_place
+from understudy.core.text import quoted
 from understudy.core.types import Continuous
 from understudy.data import bundled, load
 from understudy.envs import JAX_ENVIRONMENTS
@@ -24,7 +27,7 @@ from understudy.experts.bundled import bundled_experts
 from understudy.policies.networks import Activation
 from understudy.tabular.classical import CARDS
 from understudy.train.logs import check_kinds, log_evaluation
-from understudy.train.results import load_run, result_rows, write_csv
+from understudy.train.results import RETURNS, load_run, result_rows, write_csv
 
 
 def algorithms() -> None:
@@ -44,8 +47,8 @@ def algorithms() -> None:
     ]
     headers = ("name", "algorithm", "moments", "solver", "needs", "bound", "actions", "reference")
     display.show(headers, rows)
-    print("\n`understudy train NAME --help` shows the settings of an algorithm.")
-    print(f"These are functions of understudy.tabular.classical, for finite MDPs: {', '.join(CARDS)}.")
+    display.say("\n`understudy train NAME --help` shows the settings of an algorithm.")
+    display.say(f"These are functions of understudy.tabular.classical, for finite MDPs: {', '.join(CARDS)}.")
 
 
 def envs() -> None:
@@ -60,8 +63,10 @@ def envs() -> None:
     ]
     display.show(("name", "kind", "demonstrations", "expert", "about"), marked)
     if any(missing.values()):
-        print(f"\nTo install an extra: {install_command('EXTRA')}")
-    print("\nOther Gymnasium ids work too, if observations are a flat Box and actions a bounded flat Box or Discrete.")
+        display.say(f"\nTo install an extra: {install_command('EXTRA')}")
+    display.say(
+        "\nOther Gymnasium ids work too, if observations are a flat Box and actions a bounded flat Box or Discrete."
+    )
 
 
 def evaluate_command(
@@ -69,9 +74,11 @@ def evaluate_command(
     env: Annotated[Name, default("that of the demonstrations")] = None,
     episodes: int = 10,
     seed: int = 0,
-    workers: Annotated[int, default("one per core")] = 0,
+    workers: Annotated[int | None, default("one per policy, at most one per core")] = None,
+    step_timeout: float = STEP_TIMEOUT,
     log: Kinds = (),
     out: Annotated[Path_, default("none")] = None,
+    imports: Imports = (),
 ) -> None:
     """Evaluate a run's policies: their returns and the gap to the expert.
 
@@ -80,25 +87,28 @@ def evaluate_command(
         env: Environment.
         episodes: Episodes per policy.
         seed: Seed of the episodes' initial states.
-        workers: Processes for a Gymnasium environment.
+        workers: Worker processes that step a Gymnasium environment; 0: this process, without a timeout.
+        step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
         log: Add the returns to the run's tensorboard or wandb logs; repeat the option for both.
         out: CSV file to write, with a row for each policy.
+        imports: Module to import if the run's environment is in it, as in module:Name-v0; only for code you trust.
     """
     check_kinds(log)
+    allow_imports(imports)
     if out is not None:
-        check_place(out)
+        check_own_file(out, ",".join(RETURNS))
     result = load_run(run)
     with display.progress_bar(f"evaluating {len(result.policies)} policies") as report:
-        evaluation = result.evaluate(env, episodes, seed, workers=workers or os.cpu_count() or 1, progress=report)
+        evaluation = result.evaluate(env, episodes, seed, workers=workers, progress=report, step_timeout=step_timeout)
     card = result.config["algorithm"]["card"]
-    title = f"{card['title']} in {evaluation.env}: mean ± 95% interval, {episodes} episodes per policy"
+    title = f"{quoted(card['title'])} in {quoted(evaluation.env)}: mean ± 95% interval, {episodes} episodes per policy"
     display.show(*_scores(evaluation), title)
     if evaluation.expert is None:
-        print("\nThe demonstrations do not record the expert's return, so the imitation gap is unknown.")
+        display.say("\nThe demonstrations do not record the expert's return, so the imitation gap is unknown.")
     log_evaluation(run, log, result, evaluation)
     if out is not None:
         write_csv(Path(out), *result_rows(result, evaluation))
-        print(f"\nThe return of each policy is in {out}")
+        display.say(f"\nThe return of each policy is in {out}")
 
 
 def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
@@ -151,6 +161,8 @@ def record_command(
     episodes: int = 25,
     seed: int = 0,
     noise: float = 0.0,
+    step_timeout: float = STEP_TIMEOUT,
+    expert_timeout: float = 0.0,
 ) -> None:
     """Record episodes of an expert. Trained policies act deterministically, scripted experts stochastically.
 
@@ -163,18 +175,27 @@ def record_command(
         seed: Seed of the initial states and of the expert's actions.
         noise: Action noise. Continuous actions: standard deviation of Gaussian noise, in half-ranges. Discrete actions:
             probability of a uniformly random action.
+        step_timeout: Seconds that a step or reset of a Gymnasium environment may take; 0: no limit.
+        expert_timeout: Seconds that module:function may take to answer a batch of observations; 0: no limit.
     """
-    check_place(out)
-    if Path(out).exists():
-        raise RunError(f"the file '{out}' already exists: choose another name, or remove it first")
-    import_from_current_directory()
+    check_new_file(out)
+    find_own_code(env, expert)
     with display.working(f"recording {episodes} episodes of {env}"):
-        demonstrations = record(env, expert_from(expert, env, expert_activation), episodes, seed, noise=noise)
-    demonstrations.save(out)
+        source = expert_from(expert, env, expert_activation)
+        demonstrations = record(
+            env,
+            source,
+            episodes,
+            seed,
+            noise=noise,
+            step_timeout=step_timeout,
+            expert_timeout=expert_timeout,
+        )
+    save_or_rescue(lambda path: demonstrations.save(path, replace=False), out)
     assert demonstrations.returns is not None
     returns = interval(Sample.of(demonstrations.returns))
     lowest, highest = demonstrations.returns.min(), demonstrations.returns.max()
-    print(
+    display.say(
         f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
         f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} per episode), return {returns} "
         f"({lowest:.1f} to {highest:.1f}): {out}"

@@ -6,7 +6,6 @@ however many demonstrations there are. DAgger queries the expert and learns the 
 moments (`paper.forest_trials.clear_swerve`), which see the tree map in training, and avoids the trees.
 """
 
-import json
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,18 +19,23 @@ from understudy.algorithms.on_q.dagger import DAgger
 from understudy.collect.rollouts import Episodes, rollout
 from understudy.core import display
 from understudy.core.progress import Progress
+from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample, interval
-from understudy.core.storage import whole_directory, write_json
+from understudy.core.storage import atomic_directory, write_json
 from understudy.envs import Forest, Pendulum
 from understudy.evaluation import drawing
 from understudy.evaluation.returns import Score
 from understudy.game import Algorithm
 from understudy.paper.forest_trials import DEMONSTRATIONS, clear_swerve
 from understudy.train.imitate import imitate
+from understudy.train.results import OWN_FILES as RUN_FILES
 from understudy.train.results import provenance, write_csv
 
 EVALUATION_EPISODES = 200
 SEEDS = 5
+MADE_BY = "understudy demo"
+OWN_FILES = ("demo.png", "demo.json", "demo.csv", *(f"*-*/{name}" for name in RUN_FILES))
+"""The files of the demo's directory: a directory that holds others is not replaced."""
 
 Rows = list[tuple[str, str, Sample, Score]]
 """Task, algorithm, the expert's return, the learner's score."""
@@ -66,7 +70,7 @@ def demo(out: str | os.PathLike[str], progress: ProgressBar) -> Rows:
     forest, pendulum = Forest(), Pendulum()
     rows: Rows = []
     paths: dict[str, list[Episodes]] = {}
-    with whole_directory(out, replace=_is_demo(out)) as partial:
+    with atomic_directory(out, OWN_FILES if _is_demo(out) else ()) as partial:
         for algorithm, env, counts in _experiments(forest, pendulum):
             name, demonstrations, expert = algorithm.card.name, data.load(env.name), env.expert()
             with progress(f"{algorithm.card.title} on {env.name}") as report:
@@ -83,7 +87,7 @@ def demo(out: str | os.PathLike[str], progress: ProgressBar) -> Rows:
         gaps = [score for task, _, _, score in rows if task == pendulum.name]
         _draw(forest, paths, gaps, partial / "demo.png")
         made = provenance()
-        write_json(partial / "demo.json", {"made_by": "understudy demo", **made})
+        write_json(partial / "demo.json", {"made_by": MADE_BY, **made})
         write_csv(partial / "demo.csv", *_table(rows, made))
     return rows
 
@@ -125,4 +129,9 @@ def _table(rows: Rows, made: dict[str, Any]) -> tuple[list[str], list[list[objec
 def _is_demo(path: Path) -> bool:
     """Whether an earlier demo wrote this directory, so that it can be replaced."""
     mark = path / "demo.json"
-    return mark.is_file() and json.loads(mark.read_text(encoding="utf-8")).get("made_by") == "understudy demo"
+    if not mark.is_file():
+        return False
+    about = FileReader(mark, "a file of understudy demo", f"choose another --out, or move '{path}' away").json(
+        {"made_by": str}
+    )
+    return bool(about["made_by"] == MADE_BY)

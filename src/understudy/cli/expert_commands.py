@@ -3,13 +3,14 @@
 The command is one long function because its parameters and docstring are its options and their help.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import SettingError
+from understudy.core.imports import find_own_code
 from understudy.core.options import EnvArgument, Path_, default
 from understudy.core.statistics import interval
 from understudy.envs import JAX_ENVIRONMENTS, make
@@ -17,7 +18,7 @@ from understudy.rl.base import RLPlayer
 from understudy.rl.ppo import PPO
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
-from understudy.train.checkpoints import CHECKPOINT
+from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
 from understudy.train.expert import EPISODES, TrainedExpert, default_player, train_expert
 
 _SAC, _PPO, _SOFT_Q = SAC(), PPO(), SoftQ()
@@ -37,7 +38,8 @@ def train_command(
     buffer_size: Annotated[int | None, default("all steps")] = None,
     truncation_is_terminal: bool = False,
     staleness: int = 0,
-    workers: Annotated[int | None, default("chosen by the cost of a step")] = None,
+    workers: Annotated[int | None, default("one per seed, at most one per core")] = None,
+    step_timeout: float = STEP_TIMEOUT,
     evaluate: int = EPISODES,
     out: Annotated[Path_, default("experts/ENV")] = None,
     sac: SAC = _SAC,
@@ -59,16 +61,18 @@ def train_command(
         truncation_is_terminal: Treat truncation as termination.
         staleness: Updates by which the acting policy lags the learner in Gymnasium. 1 steps and learns in parallel,
             which is faster.
-        workers: Worker processes that step a Gymnasium environment; 0: this process.
+        workers: Worker processes that step a Gymnasium environment; 0: this process, without a timeout.
+        step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
         evaluate: Episodes to select the best seed, and as many fresh ones to score it.
         out: Directory of the expert.
         sac: Settings of sac.
         ppo: Settings of ppo.
         soft_q: Settings of soft-q.
     """
+    find_own_code(env)
     path = str(Path(out or f"experts/{env}"))
     chosen = _player(env, player, {"sac": sac, "ppo": ppo, "soft-q": soft_q})
-    if os.path.exists(f"{path}{CHECKPOINT}"):
+    if has_checkpoint(f"{path}{CHECKPOINT}"):
         note = "" if env in JAX_ENVIRONMENTS else f"; {env} starts new episodes"
         print(f"Resuming from {path}{CHECKPOINT}{note}", file=sys.stderr)
     try:
@@ -82,6 +86,7 @@ def train_command(
                 evaluate,
                 workers,
                 report,
+                step_timeout,
                 envs=envs,
                 frequency=frequency,
                 batch_size=batch_size,
@@ -91,7 +96,7 @@ def train_command(
                 staleness=staleness,
             )
     except KeyboardInterrupt:
-        if os.path.exists(f"{path}{CHECKPOINT}"):
+        if has_checkpoint(f"{path}{CHECKPOINT}"):
             raise KeyboardInterrupt("the checkpoint is kept; rerun the same command to resume") from None
         raise
     _show(trained, f"{type(chosen).__name__} in {env}: mean ± 95% interval, {evaluate} deterministic episodes per seed")

@@ -5,15 +5,15 @@ command is imported, so that `understudy --help` is quick.
 """
 
 import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
-from understudy.core.errors import UnderstudyError, unknown
+from understudy.cli.failures import reported, stoppable
+from understudy.core import startup, streams
+from understudy.core.errors import SettingError, unknown
+from understudy.core.jax_setup import cache_size
 from understudy.core.version import __version__
 
 GROUPS = {
@@ -88,26 +88,37 @@ ABOUT = "Imitation learning by moment matching."
 
 
 def main() -> None:
-    """Run the command in `sys.argv` and exit: 0 for success, 2 for a user's mistake, 130 for an interruption."""
+    """Run the command in `sys.argv` and exit. docs/configuration.md lists the exit statuses."""
+    streams.prepare()
+    with stoppable() as signal_:
+        try:
+            startup.begin()
+            status = _flushed(run_command, sys.argv[1:])
+        except BaseException as error:  # noqa: BLE001 (`reported` tells what every one of them means)
+            status = reported(error)
+        finally:
+            startup.end()
+        sys.exit(signal_.status(status))
+
+
+def _flushed(act: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
+    """The exit status of a command, once all that it printed has been written."""
     try:
-        sys.exit(run_command(sys.argv[1:]))
-    except UnderstudyError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-        sys.exit(2)
-    except BrokenPipeError:  # the reader of standard output has closed it, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except OSError as error:
-        print(f"error: {error.strerror or error}{f': {error.filename!r}' if error.filename else ''}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt as stopped:
-        print(f"\ninterrupted: {str(stopped) or 'nothing was written'}", file=sys.stderr)
-        sys.exit(130)
+        status: int = act(words)
+    except SystemExit as done:  # tyro exits after --help and after a mistake in the options
+        if isinstance(done.code, str):
+            raise
+        status = done.code or 0
+    sys.stdout.flush()
+    return status
 
 
 def run_command(words: Sequence[str]) -> int:
     """Run one command, given as the words after `understudy`; return the exit status."""
     words = list(words)
+    cache_size()  # raises if the variable is wrong
+    if "--out=" in words or ("--out", "") in pairwise(words):  # as with an unset variable of the shell
+        raise SettingError("--out is empty: pass a path, or leave the option out")
     if words[:1] in (["--version"], ["version"]):
         print(f"understudy {__version__}")
         return 0

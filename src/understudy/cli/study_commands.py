@@ -3,6 +3,7 @@
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,17 +11,23 @@ from tyro.conf import Positional, arg
 
 from understudy.core import display
 from understudy.core.errors import RunError, SettingError, UnderstudyError, check_whole
-from understudy.core.options import FileArgument, Path_, default
+from understudy.core.imports import allow_imports, allowed_imports
+from understudy.core.options import FileArgument, Imports, Path_, default
+from understudy.core.paths import check_file_path
+from understudy.core.processes import PARENT, exit_with_parent
 from understudy.core.statistics import Sample, interval
-from understudy.core.storage import whole_file
-from understudy.policies.saved import load_policy
-from understudy.studies.cells import FINAL, STUDY, Store
-from understudy.studies.evaluator import exit_with_parent
+from understudy.core.storage import atomic_file, make_directory
+from understudy.core.text import quoted
+from understudy.studies.cells import STUDY, Store
 from understudy.studies.groups import MISSING, Group, study_records
 from understudy.studies.plan import Study
-from understudy.studies.running import PARENT, last_failure, run
+from understudy.studies.reading import from_dict
+from understudy.studies.records import FINAL
+from understudy.studies.running import last_failure, run
 from understudy.train.results import provenance, write_csv
 
+REPORT = ("report.html", "table.md", "results.csv", "figure.png", "figure.svg")
+"""Files of a report."""
 StudyArgument = Annotated[Positional[str], arg(metavar="STUDY")]
 
 
@@ -30,6 +37,7 @@ def run_command(
     jobs: Annotated[int | None, default("one per core; one with an accelerator")] = None,
     ray: Annotated[str | None, default("do not use Ray")] = None,
     report: bool = True,
+    imports: Imports = (),
 ) -> None:
     """Train and evaluate the runs of a study that have not finished.
 
@@ -41,11 +49,13 @@ def run_command(
         jobs: Number of processes.
         ray: Address of a Ray cluster, or "local" to start one on this machine.
         report: Write the report when all runs have finished.
+        imports: Module with code that the study file names, such as "module:Class". Give it once for each module.
     """
     if jobs is not None:
         check_whole(1, jobs=jobs)
     if PARENT in os.environ:
-        exit_with_parent(int(os.environ[PARENT]))
+        exit_with_parent()
+    _allow(imports)
     study = Study.load(file)
     directory = out or f"runs/{study.name}"
     if ray is not None:
@@ -56,6 +66,7 @@ def run_command(
         summary = run_on_ray(study, directory, ray)
     else:
         options = ["--out", str(directory), "--jobs", "1", "--no-report"]
+        options += [word for module in allowed_imports() for word in ("--import", module)]
         summary = run(study, directory, jobs, worker_command=["-m", "understudy", "study", "run", str(file), *options])
     summary.print(study, directory)
     if report and not summary.failed:
@@ -64,12 +75,14 @@ def run_command(
         sys.exit(1)
 
 
-def status_command(study: StudyArgument) -> None:
+def status_command(study: StudyArgument, imports: Imports = ()) -> None:
     """Show the progress of a study: finished, diverged, running and failed runs of each algorithm and task.
 
     Args:
         study: Study file or directory.
+        imports: Module with code that the study names, such as "module:Class". Give it once for each module.
     """
+    _allow(imports)
     plan, store = _load(study)
     rows = []
     for group in plan.groups():
@@ -91,7 +104,10 @@ def status_command(study: StudyArgument) -> None:
 
 
 def report_command(
-    study: StudyArgument, out: Annotated[Path_, default("the study's directory")] = None, clips: bool = True
+    study: StudyArgument,
+    out: Annotated[Path_, default("the study's directory")] = None,
+    clips: bool = True,
+    imports: Imports = (),
 ) -> None:
     """Write the report of a study: a page (HTML), figures (PNG, SVG), a Markdown table and a CSV file.
 
@@ -99,23 +115,26 @@ def report_command(
         study: Study file or directory.
         out: Directory to write to.
         clips: Include a clip of the best policy of each task that can be rendered.
+        imports: Module with code that the study names, such as "module:Class". Give it once for each module.
     """
     from understudy.paper.published import find_published
     from understudy.studies.report import figures, html, table
 
+    _allow(imports)
     plan, store = _load(study)
     records = study_records(plan.groups(), store)
     if all(record["status"] == MISSING for record in records):
         raise RunError(f"no run of {plan.name} has finished in '{store.directory}': run understudy study run first")
     directory = Path(out) if out is not None else store.directory
-    directory.mkdir(parents=True, exist_ok=True)
+    _check_report_directory(directory)
+    make_directory(directory)
     quarantined = [(damaged.path.name, damaged.reason) for damaged in store.quarantined]
     images = _clips(plan, store, records) if clips else {}
     command = provenance()["command"]
     page = html.render(records, str(plan.title), command, images, quarantined, find_published)
-    with whole_file(directory / "report.html") as temporary:
+    with atomic_file(directory / "report.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
-    with whole_file(directory / "table.md") as temporary:
+    with atomic_file(directory / "table.md") as temporary:
         temporary.write_text(table.markdown(records, find_published), encoding="utf-8")
     write_csv(directory / "results.csv", table.COLUMNS, table.result_rows(records))
     drawn = figures.draw(records, directory / "figure", find_published)
@@ -131,11 +150,31 @@ def _load(given: str) -> tuple[Study, Store]:
         content = store.read_study_file()
         if content is None:
             raise RunError(f"'{path}' has no {STUDY}: give a study file, or a directory of understudy study run")
-        return Study.from_dict(content["study"]), store
+        return from_dict(content["study"], path / STUDY), store
     study = Study.load(path)
     store = Store(f"runs/{study.name}")
     store.check_directory()
     return study, store
+
+
+def _allow(modules: Sequence[str]) -> None:
+    """Allow the modules of --import. Without the option nothing is imported from the current directory."""
+    if modules:
+        allow_imports(modules)
+
+
+def _check_report_directory(directory: Path) -> None:
+    """Raise if the directory has files of the same names that are not those of a report."""
+    from understudy.studies.report import html
+
+    page, ours = directory / REPORT[0], os.path.lexists(directory / STUDY)
+    if not ours and page.is_file():
+        with page.open("rb") as file:
+            ours = html.GENERATOR.encode() in file.read(4096)
+    for name in REPORT:
+        check_file_path(directory / name)
+        if not ours and os.path.lexists(directory / name):
+            raise RunError(f"'{directory}' has a file {name} that is not of a report: choose another --out")
 
 
 def _clips(plan: Study, store: Store, records: list[dict[str, Any]]) -> dict[str, bytes]:
@@ -148,9 +187,9 @@ def _clips(plan: Study, store: Store, records: list[dict[str, Any]]) -> dict[str
         if best is None:
             continue
         try:
-            image = clip(load_policy(store.policy_path(best)), task.env)
+            image = clip(store.load_policy(best), task.env)
         except UnderstudyError as error:  # for example a policy whose actions are not finite
-            print(f"warning: no clip of {task.env}: {error}", file=sys.stderr)
+            print(f"warning: no clip of {task.env}: {quoted(error, 300)}", file=sys.stderr)
             continue
         if image is not None:
             images[task.env] = image

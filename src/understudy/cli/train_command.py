@@ -15,10 +15,21 @@ from tyro.conf import OmitArgPrefixes
 from tyro.extras import SubcommandApp
 
 from understudy.algorithms import available, find
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
-from understudy.core.errors import NeedsError, SettingError, check_whole
+from understudy.core.errors import (
+    DemonstrationError,
+    NeedsError,
+    SettingError,
+    SpecError,
+    UnknownNameError,
+    check_whole,
+)
+from understudy.core.imports import check_import, find_own_code
 from understudy.core.options import Name, Path_, default
-from understudy.core.storage import check_free
+from understudy.core.paths import check_new_directory
+from understudy.core.rescue import save_or_rescue
+from understudy.core.text import quoted
 from understudy.data import bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, make
 from understudy.experts.expert import as_expert
@@ -26,16 +37,17 @@ from understudy.experts.weights import holds_weights, policy_from_weights
 from understudy.game import DEFAULT, Algorithm
 from understudy.policies.networks import Activation
 from understudy.train import resuming
-from understudy.train.checkpoints import CHECKPOINT
+from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
 from understudy.train.imitate import HOLDOUT, demonstrations_of, imitate
-from understudy.train.logs import LOGS, Kind, Logs
+from understudy.train.logs import LOGS, Kind, Logs, check_logs
 from understudy.train.results import Result
 
 Kinds = tyro.conf.UseAppendAction[tuple[Kind, ...]]
 ABOUT = (
     "Train policies from demonstrations. `understudy train ALGORITHM --help` shows the algorithm's options. "
     "`understudy train module:Class` trains an algorithm of your own. "
-    f"`understudy train {resuming.OPTION} DIR` resumes a run that was interrupted or killed, with its own settings."
+    f"`understudy train {resuming.OPTION} DIR` resumes a run that was interrupted or killed, with its own settings; "
+    f"add {resuming.IMPORT} MODULE if it uses code of yours, module:name."
 )
 
 
@@ -71,14 +83,18 @@ class ExpertOptions:
     """Activation between the layers of an npz file of weights that does not name it."""
     budget: Annotated[int | None, default("no limit")] = None
     """Maximum number of expert queries per run."""
+    expert_timeout: float = 0.0
+    """Seconds that module:function may take to answer a batch of states; 0: no limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkerOptions:
     """Where a Gymnasium environment is stepped."""
 
-    workers: Annotated[int | None, default("chosen by the cost of a step")] = None
-    """Worker processes that step a Gymnasium environment; 0: this process."""
+    workers: Annotated[int | None, default("one per run, at most one per core")] = None
+    """Worker processes that step a Gymnasium environment; 0: this process, without a timeout."""
+    step_timeout: float = STEP_TIMEOUT
+    """Seconds that a step or reset of a Gymnasium environment may take in a worker; 0: no limit."""
 
 
 COLLECTED = {"return": "last round's return", "queries": "queries"}
@@ -87,19 +103,28 @@ COLLECTED = {"return": "last round's return", "queries": "queries"}
 
 def train(words: Sequence[str]) -> int:
     """Run `understudy train` with these words; return the exit status."""
-    words, out = list(words), None
     if resuming.requested(words):
         resumed = resuming.command_to_resume(words)
-        if resumed is None:
-            return 0
-        words, out = resumed
+        return 0 if resumed is None else _resume(resumed)
     if not words or words[0].startswith("-"):
-        return _list_algorithms(words)
-    import_from_current_directory()
-    algorithm, options, expert, workers = parse(words)
-    if out is not None:
-        options = dataclasses.replace(options, out=out)
-    return _train(algorithm, options, expert, workers, words)
+        return _list_algorithms(list(words))
+    find_own_code(*words)
+    return _train(*parse(words), words)
+
+
+def _resume(resumed: resuming.ResumedCommand) -> int:
+    """Train with the stored command of a run. It may be a stranger's: see `train.resuming`."""
+    try:
+        algorithm, options, expert, workers = resumed.parsed(parse)
+        demos = options.demos if options.demos in bundled() else resumed.located(options.demos)
+        check_import(options.env, resumed.file)
+        options = dataclasses.replace(options, demos=demos, out=resumed.out)
+        expert = dataclasses.replace(expert, expert=resumed.located(expert.expert))
+        return _train(algorithm, options, expert, workers, resumed.words)
+    except (SettingError, NeedsError, UnknownNameError, DemonstrationError, SpecError) as error:
+        if str(resumed.file) in str(error):
+            raise
+        raise type(error)(f"{quoted(error, 400)} (the command is stored in '{resumed.file}')") from error
 
 
 def _list_algorithms(words: list[str]) -> int:
@@ -125,12 +150,11 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
         fields.append(("expert", OmitArgPrefixes[ExpertOptions], _default(ExpertOptions())))
     else:
         _refuse(ExpertOptions, f"{name} queries no expert", rest)
-    if settings.schedule is not None:
+    if "environment" in algorithm.card.needs:
         in_run_box = tyro.conf.arg(name="run")  # --help lists them among the "run options"
         fields.append(("workers", Annotated[OmitArgPrefixes[WorkerOptions], in_run_box], _default(WorkerOptions())))
     else:
-        reason = "uses no workers" if "environment" in algorithm.card.needs else "steps no environment"
-        _refuse(WorkerOptions, f"{name} {reason}", rest)
+        _refuse(WorkerOptions, f"{name} steps no environment", rest)
     arguments: Any = dataclasses.make_dataclass("Arguments", fields)
     arguments.__doc__ = algorithm.__doc__
     parsed = tyro.cli(arguments, args=rest, prog=f"understudy train {name}")
@@ -176,12 +200,38 @@ def _train(
             f"{', '.join(bundled())}"
         )
     out = str(Path(options.out or f"runs/{algorithm.card.name}"))
+    with resuming.claimed_output(out):
+        resumes = has_checkpoint(f"{out}{CHECKPOINT}")
+        if not (resumes and resuming.interrupted(out)):
+            check_new_directory(out)
+        again = _resume_command(out, words[0], options.env, expert_options.expert)
+        with _interruptible(out, again):
+            result = _trained(algorithm, options, expert_options, worker_options, out, words)
+        hint = f"or `{again}`, which saves it again" if has_checkpoint(f"{out}{CHECKPOINT}") else ""
+        save_or_rescue(lambda place: result.save(place, replace=resumes), out, hint)
+        if not result.interrupted:
+            resuming.clean_up(out)
+    _show(result, algorithm.card.title)
+    if result.interrupted:
+        display.say(f"\nInterrupted. The policies trained so far are saved in {out}. {_how_to_resume(out, again)}")
+        return 130
+    display.say(f"\nSaved in {out}. To measure the gap to the expert: understudy evaluate {out}")
+    return 0
+
+
+def _trained(
+    algorithm: Algorithm,
+    options: RunOptions,
+    expert_options: ExpertOptions,
+    worker_options: WorkerOptions,
+    out: str,
+    words: Sequence[str],
+) -> Result:
+    """The result of training, with checkpoints, logs and the stored command next to `out`."""
     checkpoint = f"{out}{CHECKPOINT}"
-    resumes = Path(checkpoint).exists()
-    if not (resumes and resuming.interrupted(out)):
-        check_free(out)
+    check_logs(out)
     logs = Logs(f"{out}{LOGS}", options.log)
-    if resumes:
+    if has_checkpoint(checkpoint):
         in_gymnasium = algorithm.schedule is not None and options.env not in JAX_ENVIRONMENTS
         note = f"; {options.env} starts new episodes" if in_gymnasium else ""
         print(f"Resuming from {checkpoint}{note}", file=sys.stderr)
@@ -193,9 +243,8 @@ def _train(
     with (
         display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
         resuming.stored_command(out, words),
-        _interruptible(out),
     ):
-        result = imitate(
+        return imitate(
             algorithm,
             demonstrations,
             options.env if needs_env else None,
@@ -208,16 +257,9 @@ def _train(
             policy_obs=options.policy_obs or None,
             workers=worker_options.workers,
             logs=logs,
+            step_timeout=worker_options.step_timeout,
+            expert_timeout=expert_options.expert_timeout,
         )
-    result.save(out, replace=resumes)
-    if not result.interrupted:
-        resuming.clean_up(out)
-    _show(result, algorithm.card.title)
-    if result.interrupted:
-        print(f"\nInterrupted. The policies trained so far are saved in {out}. To resume: {_resume_command(out)}")
-        return 130
-    print(f"\nSaved in {out}. To measure the gap to the expert: understudy evaluate {out}")
-    return 0
 
 
 def _show(result: Result, title: str) -> None:
@@ -244,24 +286,27 @@ def _last_finite(values: np.ndarray) -> float:
 
 
 @contextmanager
-def _interruptible(out: str) -> Iterator[None]:
+def _interruptible(out: str, again: str) -> Iterator[None]:
     """Add to the message of a second Ctrl-C how to resume, if there is a checkpoint."""
     try:
         yield
     except KeyboardInterrupt:
-        if Path(f"{out}{CHECKPOINT}").exists():
-            raise KeyboardInterrupt(f"the checkpoint is kept; to resume: {_resume_command(out)}") from None
+        if has_checkpoint(f"{out}{CHECKPOINT}"):
+            raise KeyboardInterrupt(f"the checkpoint is kept; to resume: {again}") from None
         raise
 
 
-def _resume_command(out: str) -> str:
-    return f"understudy train {resuming.OPTION} {shlex.quote(out)}"
+def _how_to_resume(out: str, again: str) -> str:
+    if has_checkpoint(f"{out}{CHECKPOINT}"):
+        return f"To resume: {again}"
+    return "There is no checkpoint, so training cannot resume."
 
 
-def import_from_current_directory() -> None:
-    """Let module:Class and module:function name modules in the current directory."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+def _resume_command(out: str, *names: str | None) -> str:
+    """The command that resumes. It names the modules of the person's code again."""
+    code = [name for name in names if name is not None and ":" in name and not Path(name).exists()]
+    modules = [f"{resuming.IMPORT} {shlex.quote(module)}" for module in dict.fromkeys(x.split(":")[0] for x in code)]
+    return " ".join([f"understudy train {resuming.OPTION} {shlex.quote(out)}", *modules])
 
 
 def _budgeted(options: ExpertOptions, env: str | None) -> Any:

@@ -1,13 +1,14 @@
 """Select the collector for an algorithm in an environment."""
 
+from dataclasses import replace
 from typing import Any
 
 from understudy.collect.base import NO_LIMIT, Collector, offline
 from understudy.collect.episodes import JaxEpisodes
 from understudy.collect.host import HostCollector
 from understudy.collect.steps import JaxSteps
+from understudy.collect.worker import STEP_TIMEOUT, worker_count
 from understudy.collect.worker_collector import WorkerCollector
-from understudy.collect.workers import worker_count
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import ActionValueEstimator
 from understudy.experts.expert import as_expert
@@ -20,6 +21,8 @@ def collector_for(
     expert: Any,
     seeds: list[int],
     workers: int | None = None,
+    step_timeout: float = STEP_TIMEOUT,
+    expert_timeout: float = 0.0,
 ) -> Collector:
     """A collector inside the compiled program if environment and expert allow it, else one on the host."""
     if "environment" not in algorithm.card.needs or env is None:
@@ -27,10 +30,12 @@ def collector_for(
     if algorithm.schedule is not None:
         if isinstance(env, Environment):
             return Collector(JaxSteps(env, algorithm.schedule))
-        count = worker_count(len(seeds), env) if workers is None else workers
-        return WorkerCollector(env, seeds, algorithm.schedule, algorithm.rounds, count)
+        count = worker_count(env, len(seeds)) if workers is None else workers
+        return WorkerCollector(env, seeds, algorithm.schedule, algorithm.rounds, count, step_timeout)
     queried = as_expert(expert, env) if "expert" in algorithm.card.needs else None
     values = None
+    if queried is not None and expert_timeout:
+        queried = replace(queried, timeout=expert_timeout)
     if queried is not None and algorithm.card.values:
         queried = queried.with_values(env, algorithm.card.title)
         values = queried.values
@@ -40,4 +45,4 @@ def collector_for(
         if queried.policy is not None and (values is None or isinstance(values, ActionValueEstimator)):
             inside = JaxEpisodes(env, queried.policy, queried.deterministic, values)
             return Collector(inside, NO_LIMIT if queried.limit is None else queried.limit)
-    return HostCollector(env, queried, seeds)
+    return HostCollector(env, queried, seeds, workers, step_timeout)

@@ -23,6 +23,7 @@ from understudy.core.arrays import Array
 from understudy.core.types import State
 from understudy.experts.expert import query_expert
 from understudy.game import Algorithm
+from understudy.game.gating import decide, start_gate
 from understudy.policies import Policy
 
 
@@ -58,17 +59,17 @@ class Gate(eqx.Module):
     """The expert answers with its mode."""
 
     def start(self, key: Key[Array, ""]) -> GateMemory:
-        carry = self.algorithm.start_gate(self.state, self.round, key)
-        return GateMemory(jax.tree.map(jnp.asarray, carry), jnp.zeros((), jnp.int32))
+        carry = start_gate(self.algorithm, self.state, self.round, key)
+        return GateMemory(carry, jnp.zeros((), jnp.int32))
 
     def choose(
         self, memory: GateMemory, t: Int[Array, ""], obs: Array, act: Array, key: Key[Array, ""]
     ) -> tuple[GateMemory, Array, Decision]:
         """The memory, the action to take (the learner's or the expert's), and the decision."""
         gate_key, answer_key = jax.random.split(key)
-        carry, query, expert_acts = self.algorithm.gate(self.state, memory.carry, obs, act, gate_key)
-        query = jnp.asarray(query) | expert_acts
-        by_expert = jnp.asarray(expert_acts) & (memory.queries < self.budget)
+        carry, query, expert_acts = decide(self.algorithm, self.state, memory.carry, obs, act, gate_key)
+        query = query | expert_acts
+        by_expert = expert_acts & (memory.queries < self.budget)
         act = jnp.where(by_expert, query_expert(self.expert, self.deterministic, t, obs, answer_key), act)
         decision = Decision(query, memory.queries, by_expert)
         return GateMemory(carry, memory.queries + query.astype(jnp.int32)), act, decision
@@ -109,15 +110,11 @@ class HostGate:
 
 @jax.jit
 def _start(algorithm: Algorithm, state: State, index: Array, keys: Key[Array, " n"]) -> Any:
-    return jax.vmap(partial(algorithm.start_gate, state, index))(keys)
+    return jax.vmap(partial(start_gate, algorithm, state, index))(keys)
 
 
 @jax.jit
 def _decide(
     algorithm: Algorithm, state: State, carry: Any, obs: Array, act: Array, keys: Key[Array, " n"]
 ) -> tuple[Any, Array, Array]:
-    def one(carry: Any, obs: Array, act: Array, key: Key[Array, ""]) -> tuple[Any, Array, Array]:
-        carry, query, expert_acts = algorithm.gate(state, carry, obs, act, key)
-        return carry, jnp.asarray(query), jnp.asarray(expert_acts)
-
-    return jax.vmap(one)(carry, obs, act, keys)
+    return jax.vmap(partial(decide, algorithm, state))(carry, obs, act, keys)

@@ -1,5 +1,9 @@
 """Collecting whole episodes on the host: any environment, any expert."""
 
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +12,9 @@ import numpy as np
 from understudy.collect.base import NO_LIMIT, Collected, Collector, Request
 from understudy.collect.episodes import GivenEpisodes, tried_actions, uniforms_needed
 from understudy.collect.gates import HostGate
-from understudy.collect.rollouts import Episodes, rollout
+from understudy.collect.rollout_pool import RolloutPool, rollout_pool
+from understudy.collect.rollouts import Episodes, MakeVector, rollout
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.types import ActionValues, Dataset, State, Transition
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.experts.expert import Expert
@@ -16,13 +22,35 @@ from understudy.game import Algorithm
 
 
 class HostCollector(Collector):
-    """Collects a round's episodes and the expert's answers before the compiled round."""
+    """Collects a round's episodes and the expert's answers before the compiled round.
+
+    A Gymnasium environment steps in `workers` processes, by default in as many as there are runs or cores.
+    """
 
     waits_for_round = True
 
-    def __init__(self, env: Environment | GymnasiumEnvironment, expert: Expert | None, seeds: list[int]):
+    def __init__(
+        self,
+        env: Environment | GymnasiumEnvironment,
+        expert: Expert | None,
+        seeds: list[int],
+        workers: int | None = None,
+        step_timeout: float = STEP_TIMEOUT,
+    ):
         super().__init__(GivenEpisodes(), NO_LIMIT if expert is None or expert.limit is None else expert.limit)
-        self.env, self.expert, self.seeds = env, expert, seeds
+        self.env, self.expert, self.seeds, self.workers, self.step_timeout = env, expert, seeds, workers, step_timeout
+        self._pool: RolloutPool | None = None
+
+    @contextmanager
+    def opened(self, first_round: int) -> Iterator[None]:
+        """Start the worker processes. Without this, environments step in this process."""
+        self._pool = rollout_pool(self.env, len(self.seeds), self.workers, self.step_timeout)
+        try:
+            yield
+        finally:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
 
     def gather(self, request: Request) -> Collected:
         """The data of all runs, stacked. A run that has stopped collects nothing."""
@@ -31,23 +59,49 @@ class HostCollector(Collector):
         policies = request.policies() if index else None
         states = request.states() if index and algorithm.gated else None
         queries, active = request.queries(), request.active()
+        sent: dict[int, Future[Episodes]] = {}
+        if self._pool is not None and policies is not None and states is None:
+            for run in np.flatnonzero(active).tolist():  # the workers' episodes, while the expert answers
+                policy, seed = _row(policies, run), self.seeds[run]
+                job = (policy, algorithm.episodes_per_round, _streams(seed, index)[0], False, seed)
+                sent[run] = self._pool.rollout(*job)
         runs = []
         for run, seed in enumerate(self.seeds):
             if policies is None or not active[run]:
                 runs.append(self._nothing(algorithm, capacity))
                 continue
-            start, answers, gating = np.random.SeedSequence([seed, index]).spawn(3)
             left = self.limit - int(queries[run])
-            random = np.random.default_rng(answers)
-            gate = None
-            if states is not None:
-                state = jax.tree.map(lambda x, i=run: x[i], states)
-                gate = self._gate(algorithm, state, index, left, random, int(gating.generate_state(1)[0]))
-            policy: Any = jax.tree.map(lambda x, i=run: x[i], policies)
-            first = int(start.generate_state(1)[0])
-            episodes = rollout(self.env, policy, algorithm.episodes_per_round, first, deterministic=False, gate=gate)
+            state = None if states is None else _row(states, run)
+            play = partial(self._episodes, algorithm, _row(policies, run), state, seed, index, left)
+            if run in sent:
+                episodes, random = sent[run].result(), np.random.default_rng(_streams(seed, index)[1])
+            elif self._pool is not None:
+                episodes, random = self._pool.stepwise(play, seed)
+            else:
+                episodes, random = play(None, 0)
             runs.append(self._answered(algorithm, episodes, capacity, index, left, random))
         return jax.tree.map(lambda *parts: np.stack(parts), *runs)
+
+    def _episodes(
+        self,
+        algorithm: Algorithm,
+        policy: Any,
+        state: State | None,
+        seed: int,
+        index: int,
+        left: int,
+        vector: MakeVector | None,
+        attempt: int,
+    ) -> tuple[Episodes, np.random.Generator]:
+        """The episodes of a run, and the random numbers for the expert's answers."""
+        first, answers, gating = _streams(seed, index, attempt)
+        random, gate = np.random.default_rng(answers), None
+        if state is not None:
+            gate = self._gate(algorithm, state, index, left, random, int(gating.generate_state(1)[0]))
+        if vector is None and isinstance(self.env, GymnasiumEnvironment):
+            vector = partial(self.env.vector, run=seed)
+        count = algorithm.episodes_per_round
+        return rollout(self.env, policy, count, first, False, gate, vector), random
 
     def _gate(
         self, algorithm: Algorithm, state: State, index: int, left: int, random: np.random.Generator, seed: int
@@ -112,6 +166,20 @@ class HostCollector(Collector):
         if algorithm.card.values:
             return collected._replace(action_values=ActionValues(act, np.zeros(capacity, np.float32)))
         return collected._replace(expert_actions=act)
+
+
+def _row(batch: Any, run: Any) -> Any:
+    return jax.tree.map(lambda x: x[run], batch)
+
+
+def _streams(seed: int, index: int, attempt: int = 0) -> tuple[int, np.random.SeedSequence, np.random.SeedSequence]:
+    """The seed of a round's episodes, and the entropy of the expert's answers and of the gate.
+
+    An attempt after the first one, because a worker was lost, has its own.
+    """
+    entropy = [seed, index, attempt] if attempt else [seed, index]
+    start, answers, gating = np.random.SeedSequence(entropy).spawn(3)
+    return int(start.generate_state(1)[0]), answers, gating
 
 
 def _padded(column: np.ndarray, capacity: int) -> np.ndarray:

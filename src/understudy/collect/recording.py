@@ -1,15 +1,18 @@
 """Record demonstrations from an expert: a scripted one, a trained policy, or any function of observations."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
-from understudy.collect.rollouts import check_actions, rollout
-from understudy.core.errors import check_not_negative, check_seed, check_share
+from understudy.collect.rollout_pool import another_seed, rollout_pool
+from understudy.collect.rollouts import Episodes, MakeVector, check_actions, rollout
+from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core.errors import check_not_negative, check_seed, check_share, check_whole
 from understudy.core.types import Discrete, Spec
 from understudy.data import Demonstrations
 from understudy.envs import make, public_name
-from understudy.experts.expert import Function, as_expert
+from understudy.experts.expert import Expert, Function, as_expert
 from understudy.policies import Carry, Policy
 from understudy.policies.actor import Actor
 
@@ -21,6 +24,9 @@ def record(
     seed: int = 0,
     deterministic: bool | None = None,
     noise: float = 0.0,
+    workers: int | None = None,
+    step_timeout: float = STEP_TIMEOUT,
+    expert_timeout: float = 0.0,
 ) -> Demonstrations:
     """Run the expert for some episodes and return them as demonstrations.
 
@@ -32,15 +38,40 @@ def record(
     this. `noise` perturbs the actions: it adds Gaussian noise with this standard deviation, in half-ranges, to a
     continuous action and clips it to the range; it replaces a discrete action, with this probability, by a uniformly
     random one. The perturbed actions are recorded.
+
+    A Gymnasium environment steps in another process if it can be sent to one (`workers=0`: in this one). `step_timeout`
+    limits the seconds of a step or reset there (0: no limit). After that the episodes start again, with other seeds.
+    `expert_timeout` limits the seconds in which an expert that is a function answers a batch of observations.
     """
     env = make(env)
+    check_not_negative(expert_timeout=expert_timeout)
     recorded = as_expert(expert, env)
+    if expert_timeout:
+        recorded = replace(recorded, timeout=expert_timeout)
     if deterministic is None:
         deterministic = expert is not None or recorded.deterministic
-    source = recorded.source
+    mode = bool(deterministic)
+
+    def play(vector: MakeVector | None, attempt: int) -> Episodes:
+        start = another_seed(seed, attempt)
+        source = recorded.source if isinstance(recorded.source, Policy) else _answers(recorded, env.spec, start)
+        if noise != 0:
+            source = _with_noise(source, env.spec, noise, mode, start)
+        return rollout(env, source, episodes, start, mode, vector=vector)
+
+    check_whole(1, episodes=episodes)
+    check_seed(seed)
     if noise != 0:
-        source = _with_noise(source, env.spec, noise, deterministic, seed)
-    collected = rollout(env, source, episodes, seed, deterministic)
+        _check_noise(env.spec, noise)
+    pool = rollout_pool(env, 1, workers, step_timeout)
+    if pool is None:
+        collected = play(None, 0)
+    else:
+        with pool:
+            if isinstance(recorded.source, Policy) and noise == 0:
+                collected = pool.rollout(recorded.source, episodes, seed, mode).result()
+            else:
+                collected = pool.stepwise(play)
     return Demonstrations.from_arrays(
         collected.flat(np.asarray(collected.steps.obs)),
         collected.flat(np.asarray(collected.steps.act)),
@@ -55,13 +86,21 @@ def record(
     )
 
 
-def _with_noise(source: Policy | Function, spec: Spec, noise: float, deterministic: bool, seed: int) -> Function:
-    """The expert with action noise, as a function of a batch; a policy's carry is kept between calls."""
-    check_seed(seed)
+def _answers(expert: Expert, spec: Spec, seed: int) -> Function:
+    """An expert that is a function, whose answers are checked."""
+    random = np.random.default_rng(seed)
+    return lambda obs: expert.query(obs, spec, random)
+
+
+def _check_noise(spec: Spec, noise: float) -> None:
     if isinstance(spec.action, Discrete):
         check_share(noise=noise)
     else:
         check_not_negative(noise=noise)
+
+
+def _with_noise(source: Policy | Function, spec: Spec, noise: float, deterministic: bool, seed: int) -> Function:
+    """The expert with action noise, as a function of a batch; a policy's carry is kept between calls."""
     space, random = spec.action, np.random.default_rng([seed, 1])
     actor = Actor(source, spec) if isinstance(source, Policy) else None
     carry: Carry | None = None

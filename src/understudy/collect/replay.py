@@ -97,14 +97,17 @@ def collected(memory: ReplayMemory, chunk: Chunk, schedule: Schedule, now: Now) 
 def episode_returns(
     returns: Float[Array, " envs"], chunk: Chunk
 ) -> tuple[Float[Array, " envs"], Float[Array, ""], Int[Array, ""]]:
-    """The returns of unfinished episodes after a chunk, the sum of those that ended in it, and their number."""
+    """The returns of unfinished episodes after a chunk, the sum of those that ended in it, and their number.
 
-    def one(carry: tuple[Array, Array], inputs: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        (returns, total), (reward, last) = carry, inputs
-        returns = returns + reward
+    If a worker was lost, an episode starts although the one before has not ended: that one does not count.
+    """
+
+    def one(carry: tuple[Array, Array], inputs: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
+        (returns, total), (t, reward, last) = carry, inputs
+        returns = jnp.where(t == 0, 0, returns) + reward
         return (jnp.where(last, 0, returns), total + jnp.where(last, returns, 0).sum()), None
 
-    (returns, total), _ = jax.lax.scan(one, (returns, jnp.zeros(())), (chunk.reward.T, chunk.last.T))
+    (returns, total), _ = jax.lax.scan(one, (returns, jnp.zeros(())), (chunk.t.T, chunk.reward.T, chunk.last.T))
     return returns, total, chunk.last.sum()
 
 

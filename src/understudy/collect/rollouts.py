@@ -4,10 +4,10 @@ Each of `episodes` copies of the environment runs exactly one episode, so that s
 over-represented. Episode i of a given seed starts in the same state for every policy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,29 @@ from jaxtyping import Array, Key
 
 from understudy.collect.gates import Decision, Gate, HostGate
 from understudy.core.errors import SpecError, check_seed, check_whole
+from understudy.core.memory import check_episodes
 from understudy.core.types import Transition
 from understudy.envs import Environment, GymnasiumEnvironment, make
 from understudy.envs.base import EnvState
+from understudy.envs.gymnasium import VectorStep
 from understudy.policies import Policy, step
 
 HostPolicy = Callable[[np.ndarray], np.ndarray]
 """A function from a batch of observations to a batch of actions."""
+
+
+class Vector(Protocol):
+    """A `VectorEnvironment`, in this process or in a worker."""
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray: ...
+
+    def step(self, actions: np.ndarray, alive: np.ndarray) -> VectorStep: ...
+
+    def close(self) -> None: ...
+
+
+MakeVector = Callable[[int], Vector]
+"""Makes some copies of an environment that step together."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +70,28 @@ def rollout(
     seed: int = 0,
     deterministic: bool = True,
     gate: HostGate | None = None,
+    vector: MakeVector | None = None,
 ) -> Episodes:
-    """Roll out `episodes` episodes. A policy may be a function from a batch of observations to a batch of actions."""
+    """Roll out `episodes` episodes. A policy may be a function from a batch of observations to a batch of actions.
+
+    `vector` makes the copies of a Gymnasium environment; by default they step in this process.
+    """
     env = make(env)
     check_whole(1, episodes=episodes)
     check_seed(seed)
+    compiled = isinstance(env, Environment) and isinstance(policy, Policy) and gate is None
+    check_episodes(env.spec, episodes, env.spec.horizon if compiled else 1)  # a compiled one is padded to the horizon
     if isinstance(env, GymnasiumEnvironment):
-        return _in_gymnasium(env, policy, episodes, seed, deterministic, gate)
+        return _in_gymnasium(env, vector or env.vector, policy, episodes, seed, deterministic, gate)
     if not isinstance(policy, Policy) or gate is not None:
         return _stepwise(env, policy, episodes, seed, deterministic, gate)
     keys = jax.random.split(jax.random.key(seed), episodes)
     steps, rewards, alive, *_ = jax.device_get(play(env, policy, keys, deterministic))
-    _check_finite(steps.act[alive])
+    _check_environment(env.name, seed, "observation", steps.obs[:, :1], alive[:, :1])
+    seen = np.isfinite(steps.obs).reshape(*alive.shape, -1).all(-1)  # the policy is not blamed for what it was given
+    _check_finite(steps.act[alive & seen])
+    _check_environment(env.name, seed, "observation", steps.next_obs, alive, 0)
+    _check_environment(env.name, seed, "reward", rewards, alive, 0)
     return Episodes(steps, rewards, alive.sum(axis=1))
 
 
@@ -135,13 +161,17 @@ def _stepwise(
     )
     state, obs = reset(env_keys)
     record = _Recorder(episodes)
+    _check_environment(env.name, seed, "observation", np.asarray(obs)[:, None], record.alive[:, None])
     for t in range(env.spec.horizon):
         actions = check_actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
         actions = record.gated(gate, t, np.asarray(obs), actions)
         new = advance(state, actions, jax.vmap(jax.random.fold_in, (0, None))(step_keys, t))
         terminal = np.asarray(new.terminal)
         last = terminal | (t == env.spec.horizon - 1)
-        record.add(t, np.asarray(obs), actions, np.asarray(new.obs), np.asarray(new.reward), terminal, last)
+        next_obs, reward = np.asarray(new.obs), np.asarray(new.reward)
+        for what, values in (("observation", next_obs), ("reward", reward)):
+            _check_environment(env.name, seed, what, values[:, None], record.alive[:, None], t)
+        record.add(t, np.asarray(obs), actions, next_obs, reward, terminal, last)
         state, obs = new.state, new.obs
         if not record.alive.any():
             break
@@ -150,6 +180,7 @@ def _stepwise(
 
 def _in_gymnasium(
     env: GymnasiumEnvironment,
+    make_vector: MakeVector,
     policy: Policy | HostPolicy,
     episodes: int,
     seed: int,
@@ -157,16 +188,16 @@ def _in_gymnasium(
     gate: HostGate | None,
 ) -> Episodes:
     act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
-    vector = env.vector(episodes)
+    vector = make_vector(episodes)
     try:
         obs = vector.reset([int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)])
         record, t = _Recorder(episodes), 0
         while record.alive.any():
             actions = check_actions(act(obs), episodes, env.spec.action.shape)
             actions = record.gated(gate, t, obs, actions)
-            new = vector.step(actions)
+            new = vector.step(actions, record.alive)
             last = new.terminal | new.truncated | (t == env.spec.horizon - 1)
-            record.add(t, obs, actions, new.next_obs, new.reward, new.terminal, last)
+            record.add(t, obs, actions, new.obs, new.reward, new.terminal, last)
             obs, t = new.obs, t + 1
         return record.episodes()
     finally:
@@ -202,6 +233,23 @@ def check_actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndar
 def _check_finite(actions: np.ndarray) -> None:
     if not np.isfinite(actions).all():
         raise SpecError(f"the policy returned {int((~np.isfinite(actions)).sum())} actions that are NaN or infinite")
+
+
+def _check_environment(
+    name: str, seed: int, what: str, values: np.ndarray, alive: np.ndarray, first: int | None = None
+) -> None:
+    """Raise if a JAX environment returned NaN or infinity.
+
+    `values` starts with the axes (episodes, time), from step `first` on; None: they are those of a reset.
+    """
+    wrong = ~np.isfinite(values) & alive.reshape(*alive.shape, *(1,) * (values.ndim - 2))
+    if wrong.any():
+        episode, step_, *_ = (int(i) for i in np.argwhere(wrong)[0])
+        place = "reset" if first is None else f"step {first + step_ + 1}"
+        raise SpecError(
+            f"{name} returned {values[wrong][0]} in its {what} in {place} of episode {episode + 1} of the rollout with "
+            f"seed {seed}: numbers must be finite"
+        )
 
 
 class _Recorder:

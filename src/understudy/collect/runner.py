@@ -1,15 +1,17 @@
 """The Gymnasium environments of one run, which step a chunk at a time under a NumPy copy of its policy."""
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from understudy.collect.replay import Chunk, zero_chunk
 from understudy.collect.rollouts import check_actions
-from understudy.core.errors import SpecError
+from understudy.core.errors import UnderstudyError, WorkerError
 from understudy.core.types import Continuous
 from understudy.envs import GymnasiumEnvironment
+from understudy.envs.stepping import Report, no_report, reason
 from understudy.policies import Carry, Policy, step
 
 
@@ -33,14 +35,18 @@ class TimedChunk(NamedTuple):
 
 
 class Runner:
-    """A run's environments, their unfinished episodes, and its random number generators."""
+    """A run's environments, their unfinished episodes, and its random number generators.
 
-    def __init__(self, env: GymnasiumEnvironment, seed: tuple[int, ...], envs: int, steps: int):
+    `seed` is the run's seed, followed by numbers that tell its collections apart (`WorkerCollector`).
+    """
+
+    def __init__(
+        self, env: GymnasiumEnvironment, seed: tuple[int, ...], envs: int, steps: int, report: Report = no_report
+    ):
         self.name, self.spec, self.seed, self.steps = env.name, env.spec, seed, steps
         noise, random, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
         self._noise, self._random, self._starts = noise, random, starts
-        self._envs = [env.make_env() for _ in range(envs)]
-        self._kind = self._envs[0].action_space.dtype
+        self._envs = [env.copy(seed[0], report) for _ in range(envs)]
         space = env.spec.action
         self._bounds = np.array((space.low, space.high), np.float32) if isinstance(space, Continuous) else None
         self._obs = np.zeros((envs, *env.spec.obs_shape), np.float32)
@@ -48,6 +54,19 @@ class Runner:
         self._carry: Carry | None = None
 
     def play(self, request: StepRequest) -> TimedChunk:
+        """The steps of a request. Whatever fails is named with the run."""
+        try:
+            return self._play(request)
+        except UnderstudyError:
+            raise
+        except Exception as error:
+            raise WorkerError(f"{reason(error)} (environment {self.name}, run of seed {self.seed[0]})") from error
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+    def _play(self, request: StepRequest) -> TimedChunk:
         chunk = zero_chunk(self.spec, len(self._envs), self.steps)
         clock, act_seconds, began = time.perf_counter, 0.0, time.perf_counter()
         if request.reset or self._carry is None:
@@ -56,31 +75,22 @@ class Runner:
                 self._reset(number)
         for k in range(self.steps):
             before = clock()
-            act = self._random_action() if k < request.random_steps else self._act(request.policy, chunk)
+            act = self._random_action() if k < request.random_steps else self._act(request.policy)
             act_seconds += clock() - before
             self._carry = step(self._carry)
             chunk.t[:, k], chunk.obs[:, k], chunk.act[:, k] = self._t, self._obs, act
-            self._advance(request.policy, chunk, k, act.astype(self._kind))
-        self._check(chunk)
+            self._advance(request.policy, chunk, k, act.astype(self._envs[0].action_kind))
         return TimedChunk(chunk, clock() - began - act_seconds, act_seconds)
-
-    def close(self) -> None:
-        for env in self._envs:
-            env.close()
 
     def _reset(self, number: int) -> None:
         """Start a new episode in one of the environments, with a new seed."""
-        obs, _ = self._envs[number].reset(seed=int(self._starts[number].integers(2**31)))
-        self._obs[number], self._t[number] = obs, 0
+        self._obs[number] = self._envs[number].reset(int(self._starts[number].integers(2**31)))
+        self._t[number] = 0
 
-    def _act(self, policy: Policy, chunk: Chunk) -> np.ndarray:
+    def _act(self, policy: Policy) -> np.ndarray:
         assert self._carry is not None
         chosen = policy.draw(self._carry, self._obs, self._noise)
-        try:
-            act = check_actions(chosen, len(self._envs), self.spec.action.shape)
-        except SpecError:
-            self._check(chunk, self._obs)  # NaN observations cause NaN actions: report the observation
-            raise
+        act = check_actions(chosen, len(self._envs), self.spec.action.shape)
         return act if self._bounds is None else np.minimum(np.maximum(act, self._bounds[0]), self._bounds[1])
 
     def _random_action(self) -> np.ndarray:
@@ -92,7 +102,7 @@ class Runner:
     def _advance(self, policy: Policy, chunk: Chunk, k: int, act: np.ndarray) -> None:
         """Step each environment. If an episode ends, start the next one."""
         for number, env in enumerate(self._envs):
-            obs, reward, terminal, truncated, _ = env.step(act[number])
+            obs, reward, terminal, truncated = env.step(act[number])
             last = terminal or truncated or self._t[number] == self.spec.horizon - 1
             chunk.next_obs[number, k], chunk.reward[number, k] = obs, reward
             chunk.terminal[number, k], chunk.last[number, k] = terminal, last
@@ -103,16 +113,24 @@ class Runner:
                 self._obs[number] = obs
                 self._t[number] += 1
 
-    def _check(self, chunk: Chunk, *now: np.ndarray) -> None:
-        """Raise if a reward or observation is not finite."""
-        for what, values in ("reward", chunk.reward), *(("observation", o) for o in (chunk.next_obs, chunk.obs, *now)):
-            wrong = np.argwhere(~np.isfinite(np.asarray(values)))
-            if len(wrong):
-                number, value = wrong[0][0], np.asarray(values)[tuple(wrong[0])]
-                raise SpecError(
-                    f"{self.name} returned {value} in its {what} (environment {number} of the run of seed "
-                    f"{self.seed}): numbers must be finite; one of gymnasium.wrappers can clip or replace them"
-                )
+
+class Runners:
+    """The runs of one worker process."""
+
+    def __init__(
+        self, env: GymnasiumEnvironment, seeds: Sequence[tuple[int, ...]], envs: int, steps: int, report: Report
+    ):
+        self._runs = [Runner(env, seed, envs, steps, report) for seed in seeds]
+
+    def play(self, requests: list[StepRequest | None]) -> list[TimedChunk | None]:
+        """The chunk of each run; None for one that has stopped."""
+        return [
+            None if request is None else run.play(request) for run, request in zip(self._runs, requests, strict=True)
+        ]
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.close()
 
 
 def _with_row(carry: Carry | None, number: int, fresh: Carry) -> Carry:

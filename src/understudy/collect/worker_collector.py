@@ -11,6 +11,7 @@ from understudy.collect.base import Collector, Request
 from understudy.collect.replay import Chunk
 from understudy.collect.runner import StepRequest
 from understudy.collect.steps import GivenSteps
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.collect.workers import WorkerPool
 from understudy.envs import GymnasiumEnvironment
 from understudy.game.schedule import Schedule
@@ -25,9 +26,18 @@ class WorkerCollector(Collector):
 
     checkpoint_first_round = True
 
-    def __init__(self, env: GymnasiumEnvironment, seeds: list[int], schedule: Schedule, rounds: int, workers: int):
+    def __init__(
+        self,
+        env: GymnasiumEnvironment,
+        seeds: list[int],
+        schedule: Schedule,
+        rounds: int,
+        workers: int,
+        step_timeout: float = STEP_TIMEOUT,
+    ):
         super().__init__(GivenSteps(schedule))
-        self.env, self.seeds, self.schedule, self.rounds, self.workers = env, seeds, schedule, rounds, workers
+        self.env, self.seeds, self.schedule, self.rounds = env, seeds, schedule, rounds
+        self.workers, self.step_timeout = workers, step_timeout
         self.calls_per_round = schedule.updates
         self._pool: WorkerPool | None = None
         self._requested = False
@@ -37,7 +47,7 @@ class WorkerCollector(Collector):
         """Start the worker processes. A run that resumes in `first_round` starts new episodes, with other seeds."""
         entropy = [(seed, first_round) for seed in self.seeds]
         envs, steps = self.schedule.envs, self.schedule.steps_per_env
-        with WorkerPool(self.env, entropy, envs, steps, self.workers) as self._pool:
+        with WorkerPool(self.env, entropy, envs, steps, self.workers, self.step_timeout) as self._pool:
             self._requested = False
             yield
 

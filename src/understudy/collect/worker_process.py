@@ -1,67 +1,68 @@
-"""The program of a worker process: it makes the environments of its runs and steps them on request.
+"""The program of a worker process: it makes one object, then calls the methods that it is asked to call.
 
-It is a fresh interpreter that reads pickled requests from its standard input and writes answers to its standard output.
+It is a fresh interpreter that reads pickled requests from one pipe and writes one pickled answer to each to another:
+
+    (class, arguments)     first: makes the object, class(*arguments, report=...); the answer is None
+    (method, arguments)    then: the answer is what the method returns
+
+Whatever is raised is sent back as a `Failure`.
 """
 
 import os
 import pickle
 import traceback
-import warnings
 from contextlib import suppress
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
-from understudy.collect.runner import Runner, StepRequest, TimedChunk
-from understudy.core.errors import UnderstudyError, WorkerError
+from understudy.collect.heartbeat import Heartbeat
+from understudy.core.errors import UnderstudyError
+from understudy.envs.gymnasium import silence
+from understudy.envs.stepping import MAKE, NO_RUN, OURS, reason
 
 
 class Failure(NamedTuple):
-    """The reason why a worker failed."""
+    """The reason why a request failed."""
 
-    kind: type[UnderstudyError]
+    kind: type[UnderstudyError] | None
+    """The error to raise; None: an exception that is not one of ours."""
     reason: str
     trace: str
 
     @classmethod
-    def of(cls, error: Exception) -> "Failure":
+    def of(cls, error: BaseException) -> "Failure":
         if isinstance(error, UnderstudyError):
             return cls(type(error), str(error), traceback.format_exc())
-        return cls(WorkerError, reason(error), traceback.format_exc())
+        return cls(None, reason(error), traceback.format_exc())
 
 
-def tried(run: Runner, request: StepRequest) -> TimedChunk:
-    try:
-        return run.play(request)
-    except UnderstudyError:
-        raise
-    except Exception as error:
-        raise WorkerError(f"{reason(error)} (environment {run.name}, run of seed {run.seed})") from error
-
-
-def reason(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def serve(inbox: int, outbox: int, nowhere: int) -> None:
-    """Make the environments of the runs, then step them on request until the pipe is closed."""
-    os.dup2(nowhere, 2)
-    warnings.simplefilter("ignore")
-    runs: list[Runner] = []
+def serve(inbox: int, outbox: int, descriptor: int) -> None:
+    """Answer requests until the pipe is closed."""
+    silence()
+    heartbeat, served, own = Heartbeat(descriptor), None, os.getpid()
+    # A child that an environment forks must not hold the pipes open, or the parent does not see that this process died.
+    for pipe in (inbox, outbox):
+        os.register_at_fork(after_in_child=partial(os.close, pipe))
     with os.fdopen(inbox, "rb") as requests, os.fdopen(outbox, "wb") as answers:
-        answer: list[TimedChunk | None] | Failure = []
-        while not isinstance(answer, Failure) and requests.peek(1):
+        while requests.peek(1):
+            answer: Any = None
             try:
-                message = pickle.load(requests)  # noqa: S301 (from the process that started this one)
-                if not runs:
-                    env, seeds, envs, steps = message
-                    runs += [Runner(env, seed, envs, steps) for seed in seeds]
-                    continue
-                answer = [o if o is None else tried(run, o) for run, o in zip(runs, message, strict=True)]
-            except Exception as error:  # noqa: BLE001 (every failure is sent to the parent)
+                # Reading the first request imports the module of the user's environment.
+                heartbeat.report(MAKE if served is None else OURS, NO_RUN)
+                target, arguments = pickle.load(requests)  # noqa: S301 (from the process that started this one)
+                if served is None:
+                    served = target(*arguments, report=heartbeat.report)
+                else:
+                    answer = getattr(served, target)(*arguments)
+            except BaseException as error:  # noqa: BLE001 (every failure is sent to the parent)
                 answer = Failure.of(error)
+            if os.getpid() != own:  # a forked child that returned from the environment
+                os._exit(0)
+            heartbeat.report(OURS)
             with suppress(BrokenPipeError):  # the parent is gone: the next read ends the loop
                 pickle.dump(answer, answers, protocol=5)
                 answers.flush()
-        for run in runs:
-            run.close()
+        if served is not None:
+            with suppress(Exception):
+                served.close()
         os._exit(0)  # some simulators crash while the interpreter shuts down

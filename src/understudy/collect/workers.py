@@ -1,88 +1,74 @@
-"""Workers: processes that hold Gymnasium environments and a NumPy copy of each run's policy.
+"""The environments of all runs of a training call, in worker processes or in this one.
 
 A worker receives the policies of its runs, steps their environments, and answers with the chunk of steps: one message
 each way, however many steps there are. All randomness of a run comes from its own seed, so its steps do not depend on
 the number of workers.
 
-A worker is a fresh interpreter, since JAX is multithreaded and must not be forked. It is not one of multiprocessing's
-spawned processes: those run the user's script again, and a script without the `if __name__ == "__main__":` guard would
-start workers that start workers.
+A worker that hangs or dies is replaced. Its runs then start new episodes, with seeds that depend on the run's seed and
+the number of replacements only.
 """
 
-import os
-import pickle
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 import jax
 import numpy as np
 
 from understudy.collect.replay import Chunk, zero_chunk
-from understudy.collect.runner import Runner, StepRequest, TimedChunk
-from understudy.collect.worker_process import Failure, reason, tried
-from understudy.core.errors import SettingError, WorkerError, check_whole
+from understudy.collect.runner import Runner, Runners, StepRequest, TimedChunk
+from understudy.collect.worker import (
+    PATIENCE,
+    REPLACEMENTS,
+    STEP_TIMEOUT,
+    Worker,
+    WorkerLost,
+    given_up,
+    report_replaced,
+    unsendable,
+)
+from understudy.core.errors import SettingError, WorkerError, check_not_negative, check_whole
 from understudy.envs import GymnasiumEnvironment
 from understudy.envs.gymnasium import quiet
-
-PATIENCE = 1.0
-"""Seconds to wait for a worker to end after its pipe is closed."""
-CHEAP = 1e-4
-"""Seconds per step. Faster environments are stepped in this process, because workers take seconds to start."""
-# Ctrl-C and standard output are redirected before any other import: output of an import would garble the messages.
-BOOT = """
-import os, signal
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-inbox, outbox, nowhere = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
-os.dup2(nowhere, 0)
-os.dup2(nowhere, 1)
-from understudy.collect.worker_process import serve
-serve(inbox, outbox, nowhere)
-"""
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class WorkerPool:
     """The environments of all runs, in `workers` processes, or in this one if `workers` is 0.
 
     Each run has `envs` environments, and a request takes `steps` steps in each. Runs are distributed over the workers.
-    If one worker fails, all are closed.
+    If an environment fails, all workers are closed. `step_timeout` limits each call of an environment in a worker.
     """
 
     def __init__(
-        self, env: GymnasiumEnvironment, seeds: Sequence[tuple[int, ...]], envs: int, steps: int, workers: int
+        self,
+        env: GymnasiumEnvironment,
+        seeds: Sequence[tuple[int, ...]],
+        envs: int,
+        steps: int,
+        workers: int,
+        step_timeout: float = STEP_TIMEOUT,
     ):
         check_whole(1, envs=envs, steps=steps)
         check_whole(0, workers=workers)
+        check_not_negative(step_timeout=step_timeout)
         self.env_seconds = 0.0
         """Time spent in environments, summed over the runs."""
         self.act_seconds = 0.0
         """Time spent in policies, summed over the runs."""
+        self._env, self._seeds, self._timeout = env, [tuple(seed) for seed in seeds], step_timeout
         self._shape = env.spec, envs, steps
+        self._replaced = [0] * len(seeds)
         self._requests: list[StepRequest | None] | None = None
         self._here: list[Runner] = []
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self.close = weakref.finalize(self, _close, self._here, self._workers)
         """Close the workers and their environments. Also called at the end of a `with`, and of the program."""
         if workers == 0:
             with quiet():
-                self._here += [Runner(env, seed, envs, steps) for seed in seeds]
+                self._here += [Runner(env, seed, envs, steps) for seed in self._seeds]
             return
-        if reason := _unsendable(env):
-            raise SettingError(
-                f"environment {env.name} cannot be sent to workers ({reason}): give workers=0, a function of a module, "
-                "or a name registered with Gymnasium"
-            )
-        for number in range(min(workers, len(seeds))):
-            mine = range(number, len(seeds), workers)
-            self._workers.append(_Worker(number, mine, (env, [tuple(seeds[i]) for i in mine], envs, steps)))
+        check_sendable(env)
+        self._workers += [self._start(runs) for runs in self._shares(workers)]
 
     @property
     def pids(self) -> list[int]:
@@ -99,8 +85,12 @@ class WorkerPool:
         if not self.close.alive:
             raise WorkerError("the worker pool is closed: make a new WorkerPool")
         self._requests = [None if request is None else _packed(request) for request in requests]
-        for worker in self._workers:
-            worker.send([self._requests[run] for run in worker.runs])
+        try:
+            for worker, runs in zip(self._workers, self._shares(len(self._workers)), strict=True):
+                worker.request("play", [self._requests[run] for run in runs])
+        except BaseException:
+            self.close()
+            raise
 
     def receive(self) -> list[Chunk]:
         """Wait for the requested steps: a chunk for each run, zeros for a run that has stopped."""
@@ -112,15 +102,44 @@ class WorkerPool:
             for run, (runner, request) in enumerate(zip(self._here, requests, strict=False)):
                 if request is not None:
                     with quiet():
-                        chunks[run] = self._counted(tried(runner, request))
-            for worker in self._workers:
-                for run, chunk in zip(worker.runs, worker.receive(), strict=True):
+                        chunks[run] = self._counted(runner.play(request))
+            for number, runs in enumerate(self._shares(len(self._workers))):
+                answer = self._answer(number, [requests[run] for run in runs])
+                for run, chunk in zip(runs, answer, strict=True):
                     if chunk is not None:
                         chunks[run] = self._counted(chunk)
         except BaseException:  # a message may be half read: the pipe cannot be used any more
             self.close()
             raise
         return chunks
+
+    def _shares(self, workers: int) -> list[range]:
+        """The runs of each worker."""
+        return [range(number, len(self._seeds), workers) for number in range(min(workers, len(self._seeds)))]
+
+    def _start(self, runs: range) -> Worker:
+        """Start a worker. If it is not the first one of its runs, they begin with other seeds."""
+        seeds = [(*self._seeds[run], self._replaced[run]) if self._replaced[run] else self._seeds[run] for run in runs]
+        return Worker(self._env.name, self._timeout, Runners, self._env, seeds, *self._shape[1:])
+
+    def _answer(self, number: int, requests: list[StepRequest | None]) -> list[TimedChunk | None]:
+        """The answer of a worker, or of the one that replaces it."""
+        runs = self._shares(len(self._workers))[number]
+        for attempt in range(REPLACEMENTS + 1):
+            try:
+                if attempt:
+                    self._workers[number].request("play", requests)
+                answer: list[TimedChunk | None] = self._workers[number].answer()
+                return answer
+            except WorkerLost as error:
+                if attempt == REPLACEMENTS:
+                    raise given_up(error) from error
+                report_replaced(error)
+                self._workers[number].close()
+                for run in runs:
+                    self._replaced[run] += 1
+                self._workers[number] = self._start(runs)
+        raise AssertionError("unreachable")
 
     def _counted(self, timed: TimedChunk) -> Chunk:
         self.env_seconds += timed.env_seconds
@@ -136,32 +155,13 @@ class WorkerPool:
         self.close()
 
 
-def worker_count(runs: int, env: GymnasiumEnvironment | None = None) -> int:
-    """The default number of workers: one for each run, at most one for each core.
-
-    0 on a single core, for an environment that cannot be pickled, or for one that steps in less than CHEAP.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores == 1 or (env is not None and (_unsendable(env) or _step_seconds(env) < CHEAP)):
-        return 0
-    return min(runs, cores)
-
-
-def _step_seconds(env: GymnasiumEnvironment, tries: int = 20) -> float:
-    """The median time of a step."""
-    with quiet():
-        one = env.make_env()
-        one.action_space.seed(0)
-        one.reset(seed=0)
-        seconds = []
-        for _ in range(tries):
-            act, began = one.action_space.sample(), time.perf_counter()
-            _, _, terminal, truncated, _ = one.step(act)
-            seconds.append(time.perf_counter() - began)
-            if terminal or truncated:
-                one.reset(seed=0)
-        one.close()
-    return sorted(seconds)[tries // 2]
+def check_sendable(env: GymnasiumEnvironment) -> None:
+    """Raise if an environment cannot be sent to another process."""
+    if why := unsendable(env):
+        raise SettingError(
+            f"environment {env.name} cannot be sent to workers ({why}): give workers=0, a function of a module, "
+            "or a name registered with Gymnasium"
+        )
 
 
 def _packed(request: StepRequest) -> StepRequest:
@@ -169,80 +169,12 @@ def _packed(request: StepRequest) -> StepRequest:
     return request._replace(policy=jax.tree.map(lambda x: np.asarray(x, order="C"), request.policy))
 
 
-def _unsendable(env: GymnasiumEnvironment) -> str:
-    """The reason why an environment cannot be sent to another process; '' if it can."""
-    try:
-        pickled = pickle.dumps(env)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        return reason(error)
-    return "it is defined in the script itself, which workers do not run again" if b"__main__" in pickled else ""
-
-
-class _Worker:
-    """A worker process, seen from the parent, and the runs that it steps."""
-
-    def __init__(self, number: int, runs: range, task: tuple[GymnasiumEnvironment, list[tuple[int, ...]], int, int]):
-        self.runs, self.seeds, self.number = runs, task[1], number
-        self.words = tempfile.TemporaryFile()  # noqa: SIM115 (until it is dismissed)
-        variables = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", BOOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.words,
-            env={**os.environ, **ONE_THREAD, **variables},
-        )
-        self.send(task)
-
-    def __str__(self) -> str:
-        return f"worker {self.number} (process {self.process.pid}, runs of seeds {', '.join(map(str, self.seeds))})"
-
-    def send(self, message: Any) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: `receive` reports the reason
-            pickle.dump(message, self.process.stdin, protocol=5)
-            self.process.stdin.flush()
-
-    def receive(self) -> list[TimedChunk | None]:
-        assert self.process.stdout is not None
-        try:
-            answer = pickle.load(self.process.stdout)  # noqa: S301 (from a process of our own)
-        except (EOFError, pickle.UnpicklingError) as error:
-            raise WorkerError(f"{self} {self._end()}") from error
-        if isinstance(answer, Failure):
-            failed = answer.kind(f"{self}: {answer.reason}")
-            failed.add_note(answer.trace)
-            raise failed
-        return answer
-
-    def _end(self) -> str:
-        """How its process ended."""
-        try:
-            code = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            return "stopped answering"
-        if code < 0:
-            name = signal.Signals(-code).name
-            return f"was ended by {name}" + ", as when memory runs out" * (name == "SIGKILL")
-        self.words.seek(0)
-        said = self.words.read().decode(errors="replace").strip().splitlines()
-        return f"exited with status {code}" + (f": {said[-1]}" if said else "")
-
-
-def _close(here: list[Runner], workers: list[_Worker]) -> None:
+def _close(here: list[Runner], workers: list[Worker]) -> None:
     """Close all workers. A worker ends when its pipe is closed, or is killed."""
     for worker in workers:
-        with suppress(OSError):
-            worker.process.stdin.close()  # type: ignore[union-attr]
-    until = time.monotonic() + PATIENCE
+        worker.stop_reading()
     for worker in workers:
-        try:
-            worker.process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
-            worker.process.wait()
-        worker.process.stdout.close()  # type: ignore[union-attr]
-        worker.words.close()
+        worker.close(PATIENCE)
     if here:
         with quiet():
             for run in here:

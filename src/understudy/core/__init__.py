@@ -1,5 +1,7 @@
-"""The base of the package: data types, errors and checks, arrays, statistics, files, terminal output.
+"""The base of the package: data types, errors and checks, arrays, statistics, files, processes, terminal output.
 
-Imports no other room. Import its modules by name: `types`, `errors`, `arrays`, `statistics`, `storage`, `display`,
-`progress`, `options`. `jax_setup` configures JAX and is imported before everything else (see docs/configuration.md).
+Imports no other room. Import its modules by name: `types`, `errors`, `arrays`, `statistics`, `paths`, `storage`,
+`reader`, `digests`, `locks`, `imports`, `processes`, `memory`, `text`, `display`, `progress`, `options`. `startup`
+handles Ctrl-C until a command runs, and `jax_setup` configures JAX (see docs/configuration.md): they are imported
+before everything else.
 """

@@ -1,44 +1,65 @@
-"""Terminal output: progress bars, tables and notes. Without a terminal, a progress line once a minute."""
+"""Terminal output: progress bars, tables and notes. Without a terminal, a progress line once a minute.
+
+Texts may come from files, so their control characters are replaced: they cannot carry escape sequences. Progress and
+notes go to standard error; if it cannot be written to, the command goes on without them.
+"""
 
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import IO, cast
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from understudy.core.progress import Progress as Report
+from understudy.core.streams import Messages, encodable
+from understudy.core.text import printable, quoted, shortened
 
 LOG_EVERY = 60.0
 """Seconds between progress lines, without a terminal."""
+LONGEST_CELL, LONGEST_TITLE = 400, 200
+"""Characters of a table's cell, and of a title, that are shown."""
+
+
+class _Console(Console):
+    """rich exits with status 1 if the reader of the output has closed it; here the command line decides."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that rich handles here
 
 
 def console() -> Console:
     """A console on standard output. Without a terminal it is wide enough for the tables."""
-    return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160)
+    return _Console(soft_wrap=False) if sys.stdout.isatty() else _Console(width=160)
+
+
+def _messages(soft_wrap: bool = False) -> Console:
+    return Console(file=cast("IO[str]", Messages()), soft_wrap=soft_wrap)
 
 
 def working(title: str) -> AbstractContextManager[object]:
     """A spinner with a title on a terminal; nothing otherwise."""
-    terminal = Console(stderr=True)
-    return terminal.status(title) if terminal.is_terminal else nullcontext()
+    terminal = _messages()
+    return terminal.status(escape(quoted(title, LONGEST_TITLE))) if terminal.is_terminal else nullcontext()
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Report]:
     """A progress bar with metrics and the remaining time on a terminal; a line once a minute otherwise."""
-    terminal = Console(stderr=True)
+    terminal, title = _messages(), quoted(title, LONGEST_TITLE)
     if not terminal.is_terminal:
         yield _progress_lines(title)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[metrics]}", style="cyan"),
+        TextColumn("{task.fields[metrics]}", style="cyan", markup=False),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -54,8 +75,24 @@ def progress_bar(title: str) -> Iterator[Report]:
 
 def note(text: str) -> None:
     """Print a line on standard error if it is not a terminal; on a terminal, the progress bar shows the same."""
-    if not Console(stderr=True).is_terminal:
-        print(text, file=sys.stderr, flush=True)
+    if not _messages().is_terminal:
+        warn(text)
+
+
+def say(text: object) -> None:
+    """Print a text on standard output."""
+    print(printable(text), flush=True)
+
+
+def warn(text: object) -> None:
+    """Print a text on standard error."""
+    print(printable(text), file=cast("IO[str]", Messages()))
+
+
+def error(text: object) -> None:
+    """Print an error on standard error: one line, "error: ..."."""
+    line = " ".join(printable(text).split())
+    _messages(soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}", highlight=False)
 
 
 def _progress_lines(title: str) -> Report:
@@ -65,22 +102,27 @@ def _progress_lines(title: str) -> Report:
         nonlocal printed
         if time.monotonic() - printed >= LOG_EVERY:
             printed = time.monotonic()
-            print(f"{title}: {done} of {total}  {_formatted(metrics)}", file=sys.stderr, flush=True)
+            warn(f"{title}: {done} of {total}  {_formatted(metrics)}")
 
     return report
 
 
 def _formatted(metrics: dict[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    return printable("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
+
+
+def _text(text: str) -> Text:
+    return Text(encodable(text))  # replaced here, since a replacement may be longer
 
 
 def show(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
     """Print a table. Columns whose header starts with '>' are right-aligned."""
     table = Table(header_style="bold", box=None, pad_edge=False, show_header=any(headers))
     for header in headers:
-        table.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left", overflow="fold")
+        right = header.startswith(">")
+        table.add_column(_text(printable(header.lstrip(">"))), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(_text(quoted(cell, LONGEST_CELL)) for cell in row))
     if title is not None:
-        print(title, flush=True)
+        say(shortened(title, LONGEST_TITLE))
     console().print(table)

@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, SupportsIndex
 
+MOST_LAYERS = 100
+"""Layers of a network. Compiling thousands takes hours."""
 MIN_SIMILARITY = 0.5
 """Suggest a known name only if it is at least this similar, from 0 to 1."""
 
@@ -175,6 +177,8 @@ def check_layers(**settings: Any) -> None:
     for name, value in settings.items():
         if not isinstance(value, tuple | list):
             raise SettingError(f"{name} is {value!r}: a tuple of layer widths is needed, such as (256, 256)")
+        if len(value) > MOST_LAYERS:
+            raise SettingError(f"{name} has {len(value)} layers: at most {MOST_LAYERS} are allowed")
         check_whole(1, **{f"{name}[{i}]": width for i, width in enumerate(value)})
 
 

@@ -3,13 +3,15 @@
 from typing import Annotated, Any
 
 import tyro
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
 EnvArgument = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
 FileArgument = Annotated[Positional[str], tyro.conf.arg(metavar="FILE")]
 RunArgument = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]
+Imports = Annotated[UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="import", metavar="MODULE")]
+"""`--import MODULE`, repeatable: modules that files may name code in. Pass it to `core.imports.allow_imports`."""
 
 
 def default(text: str) -> Any:

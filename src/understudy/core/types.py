@@ -16,6 +16,25 @@ from jaxtyping import Bool, Float, Int, Key
 
 from understudy.core.arrays import Array
 from understudy.core.errors import SettingError, SpecError
+from understudy.core.memory import array_bytes, readable
+from understudy.core.text import quoted
+
+DEFAULT_WIDTH = DEFAULT_BATCH = 256
+"""Hidden units of a layer, and the size of a minibatch, by default."""
+LARGEST_BOUND = 1e37
+"""Action bounds are at most this large, so that their difference is finite in float32."""
+MOST_ACTIONS = 65_536
+"""Discrete actions of a task. A policy's last layer has a column for each."""
+MOST_STEPS = 10_000_000
+"""Steps of an episode."""
+
+
+def actions_memory(actions: int) -> str:
+    """The memory that training a network of the default width with this many outputs needs, for a person.
+
+    The last layer's weights, their gradient, Adam's two moments, and the outputs for a minibatch.
+    """
+    return readable(array_bytes((4 * DEFAULT_WIDTH + DEFAULT_BATCH, actions), np.float32))
 
 
 @dataclass(frozen=True)
@@ -30,15 +49,21 @@ class Continuous:
             try:
                 bound = tuple(float(x) for x in getattr(self, name))
             except (TypeError, ValueError):
-                raise SpecError(
-                    f"{name} is {getattr(self, name)!r}: one number per action dimension is needed"
-                ) from None
+                given = quoted(repr(getattr(self, name)))
+                raise SpecError(f"{name} is {given}: one number per action dimension is needed") from None
             object.__setattr__(self, name, bound)
         if len(self.low) != len(self.high) or not self.low:
-            raise SpecError(f"action bounds need one low and one high per dimension, got {self.low} and {self.high}")
+            raise SpecError(
+                f"action bounds need one low and one high per dimension, got {quoted(self.low)} and {quoted(self.high)}"
+            )
         for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
-            if not (np.isfinite(low) and np.isfinite(high) and low < high):
-                raise SpecError(f"action dimension {i} has bounds [{low}, {high}]: they must be finite and low < high")
+            if not (max(abs(low), abs(high)) <= LARGEST_BOUND and low < high):
+                raise SpecError(
+                    f"action dimension {i} has bounds [{low}, {high}]: they must be finite and low < high, and at most "
+                    f"{LARGEST_BOUND:g} in size"
+                )
+            if np.float32(low) == np.float32(high):
+                raise SpecError(f"action dimension {i} has bounds [{low}, {high}]: they are equal in float32")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,9 +76,6 @@ class Continuous:
         return np.asarray((actions < low - slack) | (actions > high + slack))
 
 
-MOST_ACTIONS = 1_000_000
-
-
 @dataclass(frozen=True)
 class Discrete:
     """Actions 0, ..., n - 1."""
@@ -63,7 +85,8 @@ class Discrete:
     def __post_init__(self) -> None:
         if not isinstance(self.n, SupportsIndex) or not 1 <= operator.index(self.n) <= MOST_ACTIONS:
             raise SpecError(
-                f"a discrete action space has n = {self.n!r}: a whole number from 1 to {MOST_ACTIONS} is needed"
+                f"a discrete action space has n = {quoted(repr(self.n))}: a whole number from 1 to {MOST_ACTIONS} is "
+                f"needed (a network for {MOST_ACTIONS} takes about {actions_memory(MOST_ACTIONS)} to train)"
             )
 
     @property
@@ -139,7 +162,11 @@ class Transition(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Steps padded to a common size; the first `size` are real, so that runs with different data share one program."""
+    """Steps padded to a common size; the first `size` are real, so that runs with different data share one program.
+
+    Where a user's function may meet padding, it is a copy of a real step (`padded_with`): the function may be NaN
+    elsewhere.
+    """
 
     steps: Transition
     size: Int[Array, ""]
@@ -161,14 +188,23 @@ class Dataset(NamedTuple):
 
     @classmethod
     def empty(cls, like: "Dataset", capacity: int) -> "Dataset":
-        """An empty dataset for `capacity` steps with the shapes of another."""
-        steps = jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), like.steps)
+        """An empty dataset for `capacity` steps with the shapes of another, whose first step is the padding."""
+        steps = jax.tree.map(lambda x: jnp.broadcast_to(x[0], (capacity, *x.shape[1:])), like.steps)
         return cls(steps, jnp.zeros((), jnp.int32))
 
     def extend(self, new: "Dataset") -> "Dataset":
         """With the real steps of another appended; steps beyond the capacity are dropped."""
         steps = appended(self.steps, self.size, new.steps, new.size)
         return Dataset(steps, jnp.minimum(self.size + new.size, self.steps.t.shape[0]).astype(jnp.int32))
+
+
+def padded_with(rows: Any, mask: Bool[Array, " n"], real: Any) -> Any:
+    """Rows of arrays where `mask` is true; the others are replaced by the first row of `real`."""
+
+    def pick(x: Array, y: Array) -> Array:
+        return jnp.where(mask.reshape(-1, *(1,) * (x.ndim - 1)), x, y[0].astype(x.dtype))
+
+    return jax.tree.map(pick, rows, real)
 
 
 def appended(old: Any, size: Int[Array, ""], new: Any, count: Int[Array, ""]) -> Any:
@@ -209,7 +245,7 @@ class RoundData(NamedTuple):
     rollouts: Dataset | None = None
     """This round's steps of the learner. Steps that the expert has answered come first."""
     expert_actions: Array | None = None
-    """The expert's actions at the states of `rollouts`. Valid where `answered`."""
+    """The expert's actions at the states of `rollouts`. Valid where `answered`, see `answers`."""
     answered: Bool[Array, " n"] | None = None
     """Mask of the states of `rollouts` at which the expert was queried."""
     action_values: ActionValues | None = None
@@ -228,10 +264,17 @@ class RoundData(NamedTuple):
 
     @property
     def queried(self) -> Dataset:
-        """The learner's steps at which the expert was queried."""
+        """The learner's steps at which the expert was queried. The padding is a demonstrated step."""
         assert self.rollouts is not None
         assert self.answered is not None
-        return self.rollouts._replace(size=self.answered.sum().astype(jnp.int32))
+        steps = padded_with(self.rollouts.steps, self.answered, self.demonstrations.steps)
+        return Dataset(steps, self.answered.sum().astype(jnp.int32))
+
+    @property
+    def answers(self) -> Array:
+        """The expert's actions at the steps of `queried`, padded in the same way."""
+        answers: Array = padded_with(self.expert_actions, self.answered, self.demonstrations.steps.act)
+        return answers
 
 
 class Samples(NamedTuple):

@@ -1,12 +1,20 @@
 """Checks of demonstrations. An error names the source, the episode and step, the value, and what is allowed."""
 
-from collections.abc import Callable
-from typing import Any
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from understudy.core.errors import DemonstrationError
-from understudy.core.types import MOST_ACTIONS, ActionSpace, Continuous, Discrete
+from understudy.core.text import quoted
+from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete, actions_memory
+
+PER_STEP = ("observations", "actions", "next_observations", "terminals", "rewards")
+"""Arrays with a row for each step."""
+SINGLE = ("horizon", "action_count", "mean_return", "std_return", "return_episodes", "env", "ends")
+"""Single values."""
 
 
 class Checker:
@@ -32,6 +40,29 @@ class Checker:
             raise self.error(f"{name} is a single number: it needs one row per step")
         return array
 
+    def shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise if arrays with these shapes cannot be demonstrations. It needs no contents."""
+        for name, shape in shapes.items():
+            if name in PER_STEP and not shape:
+                raise self.error(f"{name} is a single number: it needs one row per step")
+            if name in PER_STEP and len(shape) > 2:
+                raise self.error(f"{name} has shape {shape}: (steps, numbers) is needed; flatten the other axes")
+            if name in PER_STEP and shape[0] != shapes["observations"][0]:
+                steps = shapes["observations"][0]
+                raise self.error(f"{name} has {shape[0]} rows, observations have {steps}: both must be equal")
+            if name in SINGLE and math.prod(shape) != 1:
+                raise self.error(f"{name} is an array of shape {shape}: a single value is needed")
+
+    def number(self, name: str, arrays: Mapping[str, np.ndarray], low: float, high: float, whole: bool = False) -> Any:
+        """A single number in [low, high], from a file; None if it is not there."""
+        if name not in arrays:
+            return None
+        number = arrays[name].reshape(-1)[0].item()
+        if not low <= number <= high or (whole and number != int(number)):
+            kind = "whole number" if whole else "number"
+            raise self.error(f"{name} is {number:.10g}: a {kind} from {low:g} to {high:g} is needed")
+        return int(number) if whole else float(number)
+
     def lengths(self, value: Any, steps: int) -> np.ndarray:
         """Episode lengths. Their sum must be the number of steps."""
         lengths = np.atleast_1d(np.asarray(value))
@@ -53,6 +84,19 @@ class Checker:
                 f"lengths add up to {int(lengths.sum())}, but there are {steps} observations: both must be equal"
             )
         return lengths.astype(np.int64)
+
+    def horizon(self, value: Any, lengths: np.ndarray) -> int:
+        """The maximal length of an episode; None: that of the longest."""
+        longest = int(lengths.max())
+        if value is None:
+            return longest
+        whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+        if not whole or not longest <= operator.index(value) <= MOST_STEPS:
+            raise self.error(
+                f"horizon is {quoted(repr(value))}, and an episode has {longest} steps: pass a whole number from "
+                f"{longest} to {MOST_STEPS}"
+            )
+        return operator.index(value)
 
     def rows(self, name: str, value: Any, lengths: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
         """One row of finite float32 numbers per step, as wide as `like` if that is given."""
@@ -118,11 +162,15 @@ class Checker:
     def _discrete(
         self, actions: np.ndarray, space: Discrete | None, lengths: np.ndarray
     ) -> tuple[np.ndarray, Discrete]:
-        actions = self.one_per_step("actions", actions, lengths).astype(np.int64)
+        actions = self.one_per_step("actions", actions, lengths)
         if space is None:
             most = int(actions.max())
             if most >= MOST_ACTIONS:
-                raise self.error(f"a discrete action is {most}: pass continuous actions as floats, not integers")
+                raise self.error(
+                    f"a discrete action is {most}, and a network for {most + 1} actions takes about "
+                    f"{actions_memory(most + 1)} to train: at most {MOST_ACTIONS} actions are allowed; pass continuous "
+                    "actions as floats, not integers"
+                )
             space = Discrete(max(most + 1, 1))
         bad = space.outside(actions)
         if bad.any():

@@ -10,6 +10,7 @@ import numpy as np
 
 from understudy.core.errors import DemonstrationError, SettingError, check_whole
 from understudy.core.statistics import Sample
+from understudy.core.text import quoted
 from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition
 from understudy.data.checks import Checker
 
@@ -93,19 +94,14 @@ class Demonstrations:
         if rewards is not None:
             rewards = check.rows("rewards", check.one_per_step("rewards", rewards, lengths), lengths)[:, 0]
         if ends not in ("time_limit", "terminal"):
-            raise DemonstrationError(f"{source}: ends is '{ends}': choose 'time_limit' or 'terminal'")
-        longest = int(lengths.max())
-        check_whole(1, **({} if horizon is None else {"horizon": horizon}))
-        if horizon is not None and horizon < longest:
-            raise DemonstrationError(
-                f"{source}: horizon is {horizon}, but an episode has {longest} steps: pass at least {longest}"
-            )
+            raise check.error(f"ends is '{quoted(ends)}': choose 'time_limit' or 'terminal'")
+        horizon = check.horizon(horizon, lengths)
         return cls(
             observations=observations,
             actions=actions,
             lengths=lengths,
             action_space=space,
-            horizon=longest if horizon is None else int(horizon),
+            horizon=horizon,
             next_observations=next_observations,
             terminals=terminals,
             rewards=rewards,
@@ -217,11 +213,14 @@ class Demonstrations:
 
         return part(~held), part(held if held.any() else ~held)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an npz file of plain arrays. On an error no partial file is left."""
+    def save(self, path: str | os.PathLike[str], replace: bool = True) -> None:
+        """Write an npz file of plain arrays. On an error no partial file is left.
+
+        An old file is replaced; with `replace=False` it stays, and RunError is raised.
+        """
         from understudy.data.files import save
 
-        save(self, path)
+        save(self, path, replace)
 
     def __repr__(self) -> str:
         name = f"{self.env}, " if self.env else ""

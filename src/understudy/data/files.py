@@ -8,10 +8,11 @@ mean_return, std_return ()    the expert's return, if there are no rewards      
 
 Usually the observation after a step is the next row of `observations`. If this holds bit for bit for all but the last
 steps of episodes, only the final observations are written, as `last_observations`, which halves the file.
+
+A file may come from a stranger. `core.reader` reads it: types, shapes and sizes first, no other members, no pickles.
 """
 
 import os
-import zipfile
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -19,11 +20,29 @@ from typing import Any, cast
 import numpy as np
 
 from understudy.core.errors import DemonstrationError, SpecError, unknown
+from understudy.core.paths import checked_path
+from understudy.core.reader import NUMBERS, TEXT, Expected, FileReader
 from understudy.core.storage import write_npz
-from understudy.core.types import ActionSpace, Continuous, Discrete
+from understudy.core.text import is_line, quoted
+from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete
+from understudy.data.checks import Checker
 from understudy.data.demonstrations import Demonstrations, Ends, shifted
 
 REQUIRED = ("observations", "actions", "lengths")
+LONGEST_NAME = 200
+"""Characters of the environment's name."""
+ROWS, NUMBER = Expected(NUMBERS, itemsize=4), Expected("fiu", most=64)
+NAME = Expected(TEXT, most=4 * LONGEST_NAME)
+MEMBERS = {
+    **dict.fromkeys(("observations", "actions", "next_observations", "last_observations", "rewards"), ROWS),
+    "terminals": Expected(NUMBERS),
+    "lengths": Expected(NUMBERS, itemsize=8),
+    **dict.fromkeys(("action_low", "action_high"), Expected("fiu", itemsize=8)),
+    **dict.fromkeys(("action_count", "horizon", "mean_return", "std_return", "return_episodes"), NUMBER),
+    **dict.fromkeys(("env", "ends"), NAME),
+}
+"""The arrays that are read. Others are left alone."""
+LARGEST_RETURN, MOST_EPISODES = 1e30, 1_000_000_000
 
 
 def bundled() -> dict[str, Path]:
@@ -37,21 +56,23 @@ def load(name_or_path: str | os.PathLike[str], episodes: int | None = None, ends
 
     `ends` says how episodes end if the file does not: at a time limit (the default) or in a terminal state.
     """
-    name = os.fspath(name_or_path)
+    name = str(checked_path(name_or_path))
     known = bundled()
     if name in known:
         path = known[name]
     elif Path(name).exists():
         path = Path(name)
     elif name.endswith(".npz") or os.sep in name:
-        raise DemonstrationError(f"no file '{name}': check the path, or pass a bundled name ({', '.join(known)})")
+        raise DemonstrationError(
+            f"no file '{quoted(name, 1000)}': check the path, or pass a bundled name ({', '.join(known)})"
+        )
     else:
-        raise unknown("demonstrations", name, known, "Or pass the path of an npz file.")
+        raise unknown("demonstrations", quoted(name), known, "Or pass the path of an npz file.")
     demonstrations = _read(path, ends)
     return demonstrations if episodes is None else demonstrations.first(episodes)
 
 
-def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
+def save(demonstrations: Demonstrations, path: str | os.PathLike[str], replace: bool = True) -> None:
     """Write an npz file of plain arrays. On an error no partial file is left."""
     d = demonstrations
     arrays: dict[str, Any] = {
@@ -74,17 +95,21 @@ def save(demonstrations: Demonstrations, path: str | os.PathLike[str]) -> None:
         arrays["action_low"], arrays["action_high"] = d.action_space.low, d.action_space.high
     if d.recorded_return is not None:
         arrays["mean_return"], arrays["std_return"], arrays["return_episodes"] = d.recorded_return
-    write_npz(Path(path), arrays)
+    write_npz(checked_path(path), arrays, replace)
 
 
 def _read(path: Path, ends: Ends | None) -> Demonstrations:
-    arrays = _arrays(path)
-    missing = [key for key in REQUIRED if key not in arrays]
-    if missing:
-        has = ", ".join(sorted(arrays)) or "nothing"
-        raise DemonstrationError(f"{path}: missing {', '.join(missing)} (it has {has}): see docs/demonstrations.md")
-    stated = "mean_return" in arrays and "std_return" in arrays
-    episodes = _number(path, arrays, "return_episodes", whole=True, default=np.size(arrays["lengths"]))
+    file = FileReader(path, "a file of demonstrations", "see docs/demonstrations.md", DemonstrationError)
+    check = Checker(file.name)
+    arrays = file.npz(MEMBERS.get, REQUIRED, lambda headers: check.shapes({k: h.shape for k, h in headers.items()}))
+    recorded = None
+    if "mean_return" in arrays and "std_return" in arrays:
+        episodes = check.number("return_episodes", arrays, 1, MOST_EPISODES, whole=True)
+        recorded = (
+            check.number("mean_return", arrays, -LARGEST_RETURN, LARGEST_RETURN),
+            check.number("std_return", arrays, 0, LARGEST_RETURN),
+            arrays["lengths"].size if episodes is None else episodes,
+        )
     return Demonstrations.from_arrays(
         arrays["observations"],
         arrays["actions"],
@@ -93,62 +118,32 @@ def _read(path: Path, ends: Ends | None) -> Demonstrations:
         last_observations=arrays.get("last_observations"),
         terminals=arrays.get("terminals"),
         rewards=arrays.get("rewards"),
-        action_space=_space(path, arrays),
-        horizon=_number(path, arrays, "horizon", whole=True),
-        env=str(arrays["env"]) if "env" in arrays else None,
-        ends=ends or cast(Ends, str(arrays.get("ends", "time_limit"))),
-        recorded_return=(_number(path, arrays, "mean_return"), _number(path, arrays, "std_return"), episodes)
-        if stated
-        else None,
-        source=str(path),
+        action_space=_space(check, arrays),
+        horizon=check.number("horizon", arrays, 1, MOST_STEPS, whole=True),
+        env=_text(check, arrays, "env"),
+        ends=ends or cast(Ends, _text(check, arrays, "ends") or "time_limit"),
+        recorded_return=recorded,
+        source=file.name,
     )
 
 
-def _space(path: Path, arrays: dict[str, np.ndarray]) -> ActionSpace | None:
+def _space(check: Checker, arrays: dict[str, np.ndarray]) -> ActionSpace | None:
     """The action space in the file, or None."""
     given = [key for key in ("action_low", "action_high") if key in arrays]
     if len(given) == 1:
-        raise DemonstrationError(f"{path}: has only {given[0]}: store both action_low and action_high, or neither")
+        raise check.error(f"it has only {given[0]}: store both action_low and action_high, or neither")
+    count = check.number("action_count", arrays, 1, MOST_ACTIONS, whole=True)
+    if count is not None:
+        return Discrete(count)
     try:
-        if "action_count" in arrays:
-            return Discrete(_number(path, arrays, "action_count", whole=True))
-        if given:
-            return Continuous(*(tuple(np.atleast_1d(arrays[key]).tolist()) for key in given))
+        return Continuous(*(tuple(np.atleast_1d(arrays[key]).tolist()) for key in given)) if given else None
     except SpecError as error:
-        raise DemonstrationError(f"{path}: {error}") from error
-    return None
+        raise check.error(quoted(error, 300)) from error
 
 
-def _number(path: Path, arrays: dict[str, np.ndarray], key: str, whole: bool = False, default: Any = None) -> Any:
-    """A single finite number from the file."""
-    if key not in arrays:
-        return default
-    value = arrays[key]
-    if value.size != 1 or value.dtype.kind not in "fiu" or not np.isfinite(value).all():
-        raise DemonstrationError(f"{path}: {key} is {value!r}: a single number is needed")
-    number = value.item() if value.ndim == 0 else value.reshape(-1)[0].item()
-    if whole and number != int(number):
-        raise DemonstrationError(f"{path}: {key} is {number}: a whole number is needed")
-    return int(number) if whole else float(number)
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of the file. Raises for anything that would need unpickling."""
-    try:
-        file = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        what = "a directory" if path.is_dir() else "not an npz file of arrays"
-        raise DemonstrationError(f"{path}: {what}: see docs/demonstrations.md for the file format") from error
-    if not isinstance(file, np.lib.npyio.NpzFile):
-        raise DemonstrationError(f"{path}: a single array, not an npz file: save with np.savez(path, observations=...)")
-    arrays = {}
-    with file:
-        for key in file.files:
-            try:
-                arrays[key] = file[key]
-            except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-                raise DemonstrationError(
-                    f"{path}: '{key}' cannot be read as a plain array (a pickled object, or a damaged file): "
-                    "save plain numbers in rows of equal length, and the episodes' lengths"
-                ) from error
-    return arrays
+def _text(check: Checker, arrays: dict[str, np.ndarray], key: str) -> str | None:
+    """A single line of printable text from the file, or None."""
+    text = str(arrays[key].reshape(-1)[0]) if key in arrays else None
+    if text is not None and not (text and is_line(text)):
+        raise check.error(f"{key} is '{quoted(text)}': one line of printable text is needed")
+    return text

@@ -1,27 +1,24 @@
 """Gymnasium environments with flat Box observations and Box or Discrete actions.
 
-Vector environments reset within the step that ends an episode (`AutoresetMode.SAME_STEP`). The returned observation
-then belongs to the next episode, and `info["final_obs"]` holds the true next observation. `VectorEnvironment.step`
-returns both, and keeps termination and truncation apart.
+`VectorEnvironment` steps several copies together, one episode in each. `stepping.CheckedEnv` is a single copy.
 """
 
 import ctypes
-import functools
 import importlib.util
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, NamedTuple, TextIO
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from understudy.core.errors import ExtraError, SpecError, missing_extra, unknown
 from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
 from understudy.envs.bullet import speed_up
+from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, made, no_report
 
 C_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None
 DEFAULT_HORIZON = 1000
@@ -30,13 +27,9 @@ EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujo
 
 
 class VectorStep(NamedTuple):
-    """One step of a batch of environments.
-
-    `next_obs` is the observation after this step, `obs` the one before the next step. They differ if an episode ended.
-    """
+    """One step of a batch of environments."""
 
     obs: np.ndarray
-    next_obs: np.ndarray
     reward: np.ndarray
     terminal: np.ndarray
     truncated: np.ndarray
@@ -51,26 +44,34 @@ class GymnasiumEnvironment:
         known: tuple[str, ...] = (),
         horizon: int | None = None,
     ):
-        self.name = env if isinstance(env, str) else getattr(env, "__name__", "environment")
+        self.name = env if isinstance(env, str) else getattr(getattr(env, "func", env), "__name__", "environment")
         self.registered = isinstance(env, str)
         """Whether `gymnasium.make(name)` makes it."""
         self._source = env
         self._make: Callable[..., gymnasium.Env[Any, Any]] = _maker(env, known) if isinstance(env, str) else env
         with quiet():
-            one = self._make()
-            try:
-                self.spec = _spec(self.name, one, horizon)
-            finally:
-                if isinstance(one, gymnasium.Env):
-                    one.close()
+            self.spec = made(self.name, lambda: self._probed(horizon))
 
-    def vector(self, count: int) -> "VectorEnvironment":
-        """`count` copies that step together."""
-        return VectorEnvironment(self._make, count, self.spec)
+    def vector(self, count: int, run: int = NO_RUN, report: Report = no_report) -> "VectorEnvironment":
+        """`count` copies that step together. `run` is the seed of the run that they belong to, for errors."""
+        with quiet():
+            return VectorEnvironment([self.copy(run, report) for _ in range(count)])
+
+    def copy(self, run: int = NO_RUN, report: Report = no_report) -> CheckedEnv:
+        """A single environment whose mistakes are named."""
+        return CheckedEnv(self.name, self.spec, self.make_env, run, report)
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """A single environment. If made by name, it has no `PassiveEnvChecker`, which is slow."""
-        return self._make(disable_env_checker=True) if self.registered else self._make()
+        env = self._make(disable_env_checker=True) if self.registered else self._make()
+        found = _spec(self.name, env, self.spec.horizon)
+        before = self.spec.obs_shape, self.spec.action
+        if (found.obs_shape, found.action) != before:
+            raise SpecError(
+                f"{self.name} has the spaces {before}, and {(found.obs_shape, found.action)} when it is made again: "
+                "all copies must have the same ones"
+            )
+        return env
 
     def make_renderable(self) -> gymnasium.Env[Any, Any] | None:
         """A single environment with `render_mode="rgb_array"`, or None if it cannot render here."""
@@ -83,6 +84,16 @@ class GymnasiumEnvironment:
             return env
         env.close()
         return None
+
+    def _probed(self, horizon: int | None) -> Spec:
+        """The spec of a copy that is made for it and closed."""
+        one = self._make()
+        try:
+            return _spec(self.name, one, horizon)
+        finally:
+            if isinstance(one, gymnasium.Env):
+                with suppress(*FAILURES):
+                    one.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs to make it: the name with its entry in Gymnasium's registry, or the function."""
@@ -106,37 +117,32 @@ class GymnasiumEnvironment:
 
 
 class VectorEnvironment:
-    """Copies of a Gymnasium environment that step together."""
+    """Copies of a Gymnasium environment that step together, for one episode each."""
 
-    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], count: int, spec: Spec):
-        self.spec = spec
-        with quiet():
-            self._env = SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP)
+    def __init__(self, copies: Sequence[CheckedEnv]):
+        self._copies = copies
+        self._obs = np.zeros(0, np.float32)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """Start an episode in each copy, with one seed per copy."""
         with quiet():
-            obs, _ = self._env.reset(seed=list(seeds))
-        return _flat(obs)
+            self._obs = np.stack([copy.reset(seed) for copy, seed in zip(self._copies, seeds, strict=True)])
+        return self._obs
 
-    def step(self, actions: np.ndarray) -> VectorStep:
-        """Step all copies. Those whose episode ends are reset."""
-        space = self._env.action_space
-        with quiet():  # a step may also reset an environment
-            obs, reward, terminal, truncated, info = self._env.step(actions.astype(space.dtype).reshape(space.shape))
-        next_obs = _flat(obs).copy()
-        for index in np.flatnonzero(terminal | truncated):
-            next_obs[index] = np.asarray(info["final_obs"][index], np.float32).reshape(-1)
-        # If an environment reports both, its state is absorbing, so it counts as terminal only.
-        return VectorStep(_flat(obs), next_obs, np.asarray(reward, np.float32), terminal, truncated & ~terminal)
+    def step(self, actions: np.ndarray, alive: np.ndarray) -> VectorStep:
+        """Step the copies whose episode is alive. The others keep their last observation and get no reward."""
+        count, actions = len(self._copies), actions.astype(self._copies[0].action_kind)
+        new = VectorStep(self._obs.copy(), np.zeros(count, np.float32), np.zeros(count, bool), np.zeros(count, bool))
+        with quiet():
+            for i in np.flatnonzero(alive).tolist():
+                new.obs[i], new.reward[i], new.terminal[i], new.truncated[i] = self._copies[i].step(actions[i])
+        self._obs = new.obs
+        return new
 
     def close(self) -> None:
         with quiet():
-            self._env.close()
-
-
-def _flat(obs: np.ndarray) -> np.ndarray:
-    return np.asarray(obs, np.float32).reshape(len(obs), -1)
+            for copy in self._copies:
+                copy.close()
 
 
 def _spec(name: str, env: Any, horizon: int | None) -> Spec:
@@ -208,6 +214,9 @@ def available() -> list[tuple[str, str]]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Suppress everything that a simulator prints, from Python or C, and its warnings. Errors still raise."""
+    if _silenced:
+        yield
+        return
     sink = _silence()
 
     def flush() -> None:
@@ -232,7 +241,20 @@ def quiet() -> Iterator[None]:
             os.close(descriptor)
 
 
-@functools.cache
+def silence() -> None:
+    """Suppress the output of simulators for good, in a process that has no other output."""
+    _silenced.append(True)
+    for descriptor in (1, 2):
+        os.dup2(_silence().fileno(), descriptor)
+    warnings.simplefilter("ignore")
+
+
+_silenced: list[bool] = []
+_sinks: list[TextIO] = []
+
+
 def _silence() -> TextIO:
-    """/dev/null, opened once per process."""
-    return open(os.devnull, "w", encoding="utf-8")
+    """/dev/null, opened once per process, and again after a simulator that closed sys.stdout."""
+    if not _sinks or _sinks[-1].closed:
+        _sinks.append(open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process lives)
+    return _sinks[-1]

@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.collect.rollouts import Episodes
 from understudy.core.statistics import Sample
-from understudy.core.storage import whole_file
+from understudy.core.storage import atomic_file
 from understudy.core.types import Transition
 from understudy.envs.forest import SIZE, Forest
 from understudy.evaluation.returns import Score
@@ -30,7 +30,7 @@ def figure(columns: int, width: float = 4.2, height: float = 4.4, rows: int = 1)
 
 def save(figure: Any, path: Path) -> None:
     """Write a figure to a file, atomically."""
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=160, format=path.suffix[1:])
 
 

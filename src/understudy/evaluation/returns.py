@@ -6,21 +6,20 @@ which says nothing about other seeds. The gap's interval includes the uncertaint
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
+from understudy.collect.rollout_pool import rollout_pool
 from understudy.collect.rollouts import rollout
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError, check_callable, check_seed, check_whole
 from understudy.core.progress import Progress
 from understudy.core.statistics import Interval, Sample, imitation_gap, interval
-from understudy.envs import Environment, GymnasiumEnvironment, make
-from understudy.policies import Policy
+from understudy.core.text import quoted
+from understudy.envs import make
 from understudy.policies.actor import Actor, check_fits
 
 
@@ -67,8 +66,9 @@ def evaluate(
     episodes: int = 10,
     seed: int = 0,
     expert: Sample | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     progress: Progress | None = None,
+    step_timeout: float = STEP_TIMEOUT,
 ) -> Evaluation:
     """Roll out each policy deterministically for `episodes` episodes and return the undiscounted task returns.
 
@@ -81,12 +81,15 @@ def evaluate(
         episodes: Episodes per policy.
         seed: Seed of the episodes.
         expert: Returns of the expert, for the imitation gap.
-        workers: Processes for a Gymnasium environment given by name. The returns do not depend on their number. They
-            are spawned, so a script that uses them needs an `if __name__ == "__main__":` guard.
+        workers: Processes that step a Gymnasium environment (0: this process). The returns do not depend on it.
+            Default: one per policy, at most one per core; 0 for an environment that cannot be sent to another process.
         progress: Called with the policies done, all policies, and a dict of metrics.
+        step_timeout: Seconds that a step or reset in a worker may take (0: no limit). After that, or if a worker dies,
+            a new one evaluates the policy with other initial states; the third one in a row that fails is an error.
     """
+    if not isinstance(policies, Sequence) or not policies or not all(isinstance(one, Actor) for one in policies):
+        raise SettingError(f"policies is {quoted(repr(policies))}: give a list of policies, such as result.policies")
     check_whole(1, episodes=episodes)
-    check_whole(0, workers=workers)
     check_callable("policies done, all policies and a dict of metrics", progress=progress)
     if not isinstance(expert, Sample | None):
         raise SettingError(f"expert is {expert!r}: give its returns, such as Sample.of(demonstrations.returns)")
@@ -95,29 +98,18 @@ def evaluate(
         check_fits(actor, environment)
     seeds = _policy_seeds(seed, len(policies))
     jobs = [(actor.policy, episodes, start) for actor, start in zip(policies, seeds, strict=True)]
+    returns: list[np.ndarray] = []
     with ExitStack() as stack:
-        if workers > 1 and len(jobs) > 1 and isinstance(environment, GymnasiumEnvironment) and environment.registered:
-            pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"))
-            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-            results = pool.map(partial(rollout_by_name, environment.name, environment.spec.horizon), jobs)
-        else:
-            results = map(partial(_rollout, environment), jobs)
-        returns: list[np.ndarray] = []
-        for result in results:
-            returns.append(result)
+        pool = rollout_pool(environment, len(jobs), workers, step_timeout)
+        if pool is not None:
+            stack.enter_context(pool)
+        futures = [] if pool is None else [pool.returns(*job) for job in jobs]
+        for number, job in enumerate(jobs):
+            returns.append(rollout(environment, *job).returns if pool is None else futures[number].result())
             if progress is not None:
                 progress(len(returns), len(jobs), {"return": float(np.mean(returns))})
     about, seconds = [actor.about for actor in policies], time.perf_counter() - began
     return Evaluation(environment.name, np.stack(returns), about, expert, seconds)
-
-
-def _rollout(env: Environment | GymnasiumEnvironment, job: tuple[Policy, int, int]) -> np.ndarray:
-    return rollout(env, *job).returns
-
-
-def rollout_by_name(name: str, horizon: int, job: tuple[Policy, int, int]) -> np.ndarray:
-    """Returns of (policy, episodes, seed) in a Gymnasium environment that a worker process makes by its name."""
-    return _rollout(make(name, horizon), job)
 
 
 def _policy_seeds(seed: int, count: int) -> list[int]:

@@ -7,15 +7,14 @@
 The card contains the task's spec, so an expert can be loaded without the task's simulator.
 """
 
-import json
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
-
 from understudy.core.errors import unknown
-from understudy.experts.weights import policy_from_arrays
-from understudy.policies.actor import Actor, read_spec
+from understudy.core.reader import FileReader
+from understudy.experts.weights import policy_from_arrays, read_weights
+from understudy.policies.actor import Actor
+from understudy.policies.structure import SPEC, read_spec
 
 
 def bundled_experts() -> dict[str, Path]:
@@ -29,10 +28,9 @@ def load_expert(name: str) -> Actor:
     known = bundled_experts()
     if name not in known:
         raise unknown("bundled expert", name, known, "`understudy expert train ENV` trains one.")
-    card = json.loads(known[name].with_suffix(".json").read_text(encoding="utf-8"))
-    with np.load(known[name], allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files}
+    file = FileReader(known[name].with_suffix(".json"), "the card of a bundled expert", "install understudy again")
+    card = file.json({"spec": SPEC, "player": {"class": str}, "seed": int})
     spec = read_spec(card["spec"])
-    policy = policy_from_arrays(arrays, f"'{known[name].name}'", spec, name)
+    policy = policy_from_arrays(read_weights(known[name]), f"'{known[name].name}'", spec, name)
     about = {"algorithm": card["player"]["class"], "env": name, "seed": card["seed"], "card": card}
     return Actor(policy, spec, about)

@@ -5,7 +5,6 @@ batch of observations to a batch of actions. Some algorithms query action values
 expert acts after it. Either way, one state is one query. Queries are counted and can be limited.
 """
 
-import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,9 +18,11 @@ from jaxtyping import Int, Key
 
 from understudy.core.arrays import Array
 from understudy.core.errors import NeedsError, SpecError, check_whole, unknown
-from understudy.core.types import ActionSpace, Discrete, Spec
+from understudy.core.imports import load_name
+from understudy.core.types import Discrete, Spec
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import ActionValueEstimator, MonteCarlo
+from understudy.experts.answers import ask, check_numbers, check_range
 from understudy.experts.bundled import bundled_experts, load_expert
 from understudy.experts.weights import holds_weights, policy_from_weights
 from understudy.policies import Policy
@@ -45,11 +46,18 @@ class Expert:
     """Whether a policy answers with its mode, and not with a sample."""
     values: ActionValueEstimator | ValueFunction | None = None
     """Q^{π_E}(s, a), for algorithms that need it; None: `source.values` if it exists, else Monte Carlo samples."""
+    timeout: float = 0.0
+    """Seconds that a function may take to answer a batch of states; 0: no limit, since people may answer."""
 
     def budget(self, queries: int) -> "Expert":
         """The same expert with a limit on each run's queries. The last round is shortened to fit; then the run ends."""
         check_whole(1, queries=queries)
         return replace(self, limit=queries)
+
+    @property
+    def name(self) -> str:
+        """The expert's name, for errors."""
+        return "the expert" if isinstance(self.source, Policy) else f"the expert {_name_of(self.source)}"
 
     @property
     def policy(self) -> Policy | None:
@@ -60,39 +68,25 @@ class Expert:
         self, obs: np.ndarray, spec: Spec, random: np.random.Generator, t: np.ndarray | None = None
     ) -> np.ndarray:
         """The expert's actions in a batch of states. `t` is the time step of each state (default: 0)."""
-        if isinstance(self.source, Policy):
+
+        def answer() -> Any:
+            if not isinstance(self.source, Policy):
+                return self.source(np.array(obs))  # a copy: it may write to it
             carry = self.source.reset(random, (len(obs),))
             carry = carry if t is None else carry._replace(t=t)
-            mode = self.deterministic
-            actions = np.asarray(self.source.mode(carry, obs) if mode else self.source.draw(carry, obs, random))
-        else:
-            actions = np.asarray(self.source(obs))
-        if actions.shape != (len(obs), *spec.action.shape):
-            raise SpecError(
-                f"the expert's actions have shape {actions.shape} for {len(obs)} observations: "
-                f"{(len(obs), *spec.action.shape)} is needed"
-            )
-        if not np.isfinite(actions).all():
-            raise SpecError(
-                f"the expert's actions contain {int((~np.isfinite(actions)).sum())} NaN or infinite numbers: "
-                "finite numbers are needed"
-            )
-        _check_range(actions, spec.action)
+            return self.source.mode(carry, obs) if self.deterministic else self.source.draw(carry, obs, random)
+
+        actions = ask(self.name, answer, len(obs), self.timeout)
+        actions = check_numbers(self.name, "actions", actions, (len(obs), *spec.action.shape))
+        check_range(self.name, actions, spec.action)
         return actions.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
 
     def query_values(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
         """Q^{π_E}(s, a) for a batch of states and actions, from the function `values`."""
-        value = np.asarray(cast("ValueFunction", self.values)(obs, act))
-        if value.shape != (len(obs),):
-            raise SpecError(
-                f"the expert's values have shape {value.shape} for {len(obs)} observations: {(len(obs),)} is needed"
-            )
-        if not np.isfinite(value).all():
-            raise SpecError(
-                f"the expert's values contain {int((~np.isfinite(value)).sum())} NaN or infinite numbers: "
-                "finite numbers are needed"
-            )
-        return value.astype(np.float32)
+        function = cast("ValueFunction", self.values)
+        name = f"the expert's values {_name_of(function)}".strip()
+        values = ask(name, lambda: function(np.array(obs), np.array(act)), len(obs), self.timeout)
+        return check_numbers(name, "values", values, (len(obs),)).astype(np.float32)
 
     def with_values(self, env: Environment | GymnasiumEnvironment, title: str) -> "Expert":
         """The same expert with `values` set: its own, or Monte Carlo samples.
@@ -111,16 +105,9 @@ class Expert:
         return replace(self, values=values)
 
 
-def _check_range(actions: np.ndarray, space: ActionSpace) -> None:
-    """Raise if an action is outside the action space."""
-    bad = space.outside(actions)
-    if bad.any():
-        low, high = ((0,), (space.n - 1,)) if isinstance(space, Discrete) else (space.low, space.high)
-        lowest, highest = (", ".join(f"{bound:g}" for bound in bounds) for bounds in (low, high))
-        raise SpecError(
-            f"{int(bad.sum())} of the expert's actions are out of range, the first is {actions[bad][0]:g}: "
-            f"actions must be from {lowest} to {highest}"
-        )
+def _name_of(source: Any) -> str:
+    """The name of a function of the user, or of its class."""
+    return str(getattr(getattr(source, "func", source), "__name__", type(source).__name__))
 
 
 def query_expert(expert: Policy, deterministic: bool, t: Int[Array, ""], obs: Array, key: Key[jax.Array, ""]) -> Array:
@@ -149,7 +136,7 @@ def as_expert(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
         return given
     if given is None and isinstance(env, GymnasiumEnvironment) and env.name in bundled_experts():
         given = "bundled"
-    if given is None or given == "scripted":
+    if given is None or (isinstance(given, str) and given == "scripted"):
         if isinstance(env, Environment):
             return Expert(env.expert())
         raise NeedsError(
@@ -165,11 +152,7 @@ def as_expert(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
             known = ["scripted", "bundled", *bundled_experts()]
             raise unknown("expert", given, known, "Or pass the path of a saved policy or run, or 'module:function'.")
     if isinstance(given, str) and ":" in given and not Path(given).exists():
-        module, _, name = given.partition(":")
-        try:
-            return Expert(cast("Function", getattr(importlib.import_module(module), name)))
-        except (ImportError, AttributeError) as error:
-            raise NeedsError(f"expert '{given}' cannot be imported ({error}): pass 'module:function'") from error
+        return Expert(cast("Function", load_name(given, "expert")))
     if isinstance(given, str | os.PathLike):
         given = policy_from_weights(given, env) if holds_weights(given) else load_policy(given)
     if isinstance(given, Actor):

@@ -11,22 +11,32 @@ With discrete actions, the policy takes the action with the largest output.
 """
 
 import os
-import zipfile
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
 from understudy.core.errors import NeedsError, RunError, SettingError, SpecError, check_choice, check_positive
+from understudy.core.paths import checked_path
+from understudy.core.reader import TEXT, Expected, FileReader
+from understudy.core.text import quoted
 from understudy.core.types import Continuous, Spec
 from understudy.envs import make, public_name
 from understudy.policies import Categorical, Deterministic, Normalized, Policy
 from understudy.policies.actor import Actor
+from understudy.policies.checks import LARGEST, check_policy
 from understudy.policies.gaussian import NetworkPolicy, Squashed, StateDependent
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
 
+SETTINGS: dict[str, Callable[[Any], bool]] = {
+    "activation": lambda value: value in get_args(Activation),
+    "squash": lambda value: value in (0, 1),
+    "clip": lambda value: isinstance(value, int | float) and 0 < value < LARGEST,
+}
+"""What the settings in a file may be."""
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -66,7 +76,7 @@ def policy_from_arrays(
     if clip is not None:
         check_positive(clip=clip)
         if not squash:
-            raise SettingError(f"clip is {clip} without squash: pass squash=True, or leave out clip")
+            raise SettingError(f"clip is {clip} without squash in {name}: pass squash=True, or leave out clip")
     net = _network(name, arrays, activation)
     inputs, outputs = net.weights[0].shape[0], net.biases[-1].shape[0]
     if (inputs, outputs) != (spec.obs_size, spec.action_size):
@@ -74,9 +84,14 @@ def policy_from_arrays(
             f"{name} has {inputs} inputs and {outputs} outputs: a policy for {env} needs {spec.obs_size} inputs and "
             f"{spec.action_size} outputs"
         )
+    policy: Policy = Categorical(net)
     if isinstance(spec.action, Continuous):
-        return _continuous(net, spec.action, spec.obs_size, squash, clip)
-    return Categorical(net)
+        policy = _continuous(net, spec.action, spec.obs_size, squash, clip)
+    try:
+        check_policy(policy, spec)
+    except SpecError as error:
+        raise SpecError(f"{name} is no policy for {env}: {error}") from error
+    return policy
 
 
 def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
@@ -110,10 +125,10 @@ def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
 
 def holds_weights(path: str | os.PathLike[str]) -> bool:
     """Whether a file is an npz file with `w0` and `b0`."""
-    if not Path(path).is_file() or not zipfile.is_zipfile(path):
+    try:
+        return {"w0", "b0"} <= set(FileReader(path, "an npz file", "").npz_names())
+    except RunError:
         return False
-    with zipfile.ZipFile(path) as file:
-        return {"w0.npy", "b0.npy"} <= set(file.namelist())
 
 
 def _continuous(net: MLP, action: Continuous, inputs: int, squash: bool, clip: float | None) -> Policy:
@@ -142,8 +157,9 @@ def _network(name: str, arrays: Mapping[str, Any], activation: Activation) -> ML
     missing = [f"{kind}{i}" for i in range(max(count, 1)) for kind in "wb" if f"{kind}{i}" not in arrays]
     if missing:
         raise SpecError(f"{name} has no {', '.join(missing)}: store the layers x @ w + b as w0, b0, w1, b1, ...")
-    weights = [np.asarray(arrays[f"w{i}"], np.float32) for i in range(count)]
-    biases = [np.asarray(arrays[f"b{i}"], np.float32) for i in range(count)]
+    with np.errstate(over="ignore"):  # too large for float32: infinite, which is refused below
+        weights = [np.asarray(arrays[f"w{i}"], np.float32) for i in range(count)]
+        biases = [np.asarray(arrays[f"b{i}"], np.float32) for i in range(count)]
     width: int | None = None
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         if weight.ndim != 2 or bias.shape != weight.shape[1:] or width not in (None, weight.shape[0]):
@@ -158,13 +174,29 @@ def _network(name: str, arrays: Mapping[str, Any], activation: Activation) -> ML
     return MLP(tuple(weights), tuple(biases), activation)
 
 
+def read_weights(path: Path) -> dict[str, Any]:
+    """The layers and settings in an npz file of weights. Other arrays in it are not read."""
+    file = FileReader(path, "an npz file of weights", "store the layers x @ w + b as w0, b0, w1, b1, ...")
+    arrays: dict[str, Any] = file.npz(_expected)
+    for key in ("activation", "squash", "clip"):
+        if key in arrays:
+            value = arrays[key].reshape(-1)[0].item() if arrays[key].size == 1 else None
+            if not SETTINGS[key](value):
+                raise file.damaged(f"{key} is {quoted(repr(value), 40)}")
+            arrays[key] = bool(value) if key == "squash" else value
+    return arrays
+
+
+def _expected(name: str) -> Expected | None:
+    if re.fullmatch(r"[wb][0-9]{1,3}", name):
+        return Expected("fiu", itemsize=4)
+    kinds = {"activation": TEXT, "squash": "biu", "clip": "fiu"}
+    return Expected(kinds[name], most=1000) if name in kinds else None
+
+
 def _arrays(source: Source) -> tuple[Mapping[str, Any], str]:
     """The arrays by name, and the source's name for errors."""
     if isinstance(source, Mapping):
         return source, "the dictionary"
-    path = Path(source)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}, f"'{path.name}'"
-    except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise RunError(f"'{path}' is not an npz file of weights ({type(error).__name__})") from error
+    path = checked_path(source)
+    return read_weights(path), f"'{quoted(path.name, 300)}'"

@@ -1,9 +1,10 @@
 """The game that an imitation algorithm plays: payoff × players × solver, and the `Algorithm` class itself.
 
 Imports core and policies. Public: `Algorithm`, `Card` and their companions below. Building blocks, by module:
-`payoffs` (the three games), `critics` and `kernels` (moment functions), `losses` (supervised losses), `players` (how a
-side moves), `solvers` (primal and dual rounds), `sampling` (minibatches), `stopping`, `best` (best policy so far),
-`schedule` (collecting while learning).
+`payoffs` (the three games), `critics` and `kernels` (moment functions), `features` (moments that a user chooses),
+`losses` (supervised losses), `players` (how a side moves), `solvers` (primal and dual rounds), `sampling`
+(minibatches), `stopping`, `best` (best policy so far), `schedule` (collecting while learning), `gating` (calls of a
+gate), `user_code` (errors of user functions).
 """
 
 from understudy.game.algorithm import (

@@ -79,6 +79,8 @@ class Algorithm(eqx.Module):
     rounds: eqx.AbstractVar[int]
     episodes_per_round: ClassVar[int] = 0
     """Episodes that a run collects in a round. On-Q algorithms have a field of this name."""
+    moments: ClassVar[Any] = None
+    """The user's moment function (`features`). Algorithms that take one have a field of this name."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 

@@ -5,7 +5,6 @@ probabilities that gradients can pass through.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -13,15 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.core.types import Pair, Samples, Spec
+from understudy.game.features import Features, evaluate, state_action, width_of
 from understudy.policies.networks import MLP, Activation
-
-Features = Callable[[Array, Array], Float[Array, " k"]]
-"""φ(s, a): moments to match, chosen by the user."""
-
-
-def state_action(obs: Array, act: Array) -> Float[Array, " k"]:
-    """The default features: state and action."""
-    return jnp.concatenate([obs, act])
 
 
 class Critic(eqx.Module):
@@ -48,11 +40,12 @@ class MLPCritic(Critic):
         features: Features = state_action,
         gain: float | Array | None = None,
     ) -> "MLPCritic":
-        net = MLP.init(key, _width(spec, features), hidden, 1, activation, gain)
+        net = MLP.init(key, width_of(features, spec), hidden, 1, activation, gain)
         return cls(net, features, spec.num_actions)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
-        return self.net(self.features(obs, as_vector(act, self.actions)))[0]
+        width = self.net.weights[0].shape[0]
+        return self.net(evaluate(self.features, obs, as_vector(act, self.actions), width))[0]
 
 
 class TimedCritic(Critic):
@@ -67,10 +60,13 @@ class TimedCritic(Critic):
     def init(
         cls, key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], features: Features = state_action
     ) -> "TimedCritic":
-        return cls(MLP.init(key, _width(spec, features) + 1, hidden, 1), features, spec.num_actions, spec.horizon)
+        net = MLP.init(key, width_of(features, spec) + 1, hidden, 1)
+        return cls(net, features, spec.num_actions, spec.horizon)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
-        return self.net(jnp.append(self.features(obs, as_vector(act, self.actions)), t / self.horizon))[0]
+        width = self.net.weights[0].shape[0] - 1
+        moments = evaluate(self.features, obs, as_vector(act, self.actions), width)
+        return self.net(jnp.append(moments, t / self.horizon))[0]
 
 
 class LinearCritic(Critic):
@@ -82,10 +78,14 @@ class LinearCritic(Critic):
 
     @classmethod
     def init(cls, spec: Spec, features: Features = state_action) -> "LinearCritic":
-        return cls(jnp.zeros(_width(spec, features)), features, spec.num_actions)
+        return cls(jnp.zeros(width_of(features, spec)), features, spec.num_actions)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
-        return self.weights @ self.features(obs, as_vector(act, self.actions))
+        return self.weights @ self.moments(obs, act)
+
+    def moments(self, obs: Array, act: Array) -> Float[Array, " k"]:
+        """φ(s, a)."""
+        return evaluate(self.features, obs, as_vector(act, self.actions), self.weights.shape[0])
 
 
 class TableCritic(Critic):
@@ -136,9 +136,3 @@ def penalty_between(critic: Critic, pair: Pair, target: float | Array, key: Key[
     """The mean gradient penalty at random points between the two sides, as in WGAN-GP."""
     keys = jax.random.split(key, pair.expert.weight.shape[0])
     return mean_penalty(critic, pair.expert.t, *jax.vmap(interpolate)(keys, pair.learner, pair.expert), target)
-
-
-def _width(spec: Spec, features: Features) -> int:
-    """The number of features."""
-    shaped = jax.eval_shape(features, jnp.zeros(spec.obs_shape), jnp.zeros(spec.action_size))
-    return int(shaped.shape[0])

@@ -1,9 +1,10 @@
 """Uniform samples of rows: from one dataset, from two together, and half from each.
 
 A dataset is padded, and some of its rows may be unusable, for example because their next state was not recorded. `Rows`
-lists the usable ones.
+lists the usable ones. If a dataset is empty, `only_where` keeps functions of its padding out of a loss.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -77,6 +78,15 @@ def sample_halves(
     index = jax.random.randint(key, (count,), 0, sizes)
     rows = first[1].row(index[:half]), second[1].row(index[half:])
     return jax.tree.map(lambda a, b: jnp.concatenate([a[rows[0]], b[rows[1]]]), first[0], second[0])
+
+
+def only_where(real: Bool[Array, ""], function: Callable[..., Array], *inputs: Array) -> Array:
+    """function(*inputs) where the inputs are `real`, else 0, with a gradient of 0 even if the function is NaN there.
+
+    Masking the value alone would leave a gradient of 0 · NaN = NaN, so the inputs are masked too.
+    """
+    masked = (jnp.where(real, x, jax.lax.stop_gradient(x)) for x in inputs)
+    return jnp.where(real, function(*masked), 0.0)
 
 
 def with_actions(data: Dataset, act: Array) -> Dataset:

@@ -27,7 +27,7 @@ from understudy.studies import Entry
 from understudy.studies.curves import Curve, learner_name
 from understudy.studies.groups import Group, load_demonstrations, make_environments, plan_groups
 from understudy.studies.report import table
-from understudy.studies.training import program_name
+from understudy.studies.work import program_name
 
 RELEASED = {
     "reset_each_round": "resets each round",

@@ -20,9 +20,8 @@ With an indicator kernel, −f is 0 on all steps outside the replay buffer, so o
     DIRECTORY/records.json               the cells' records, written at the end
 """
 
-import json
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,20 +32,25 @@ import numpy as np
 from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import count_steps
 from understudy.algorithms.reward.payoff import distance
+from understudy.collect.rollout_pool import RolloutPool, rollout_pool
 from understudy.collect.rollouts import Episodes, rollout
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError
 from understudy.core.progress import Progress
-from understudy.core.storage import whole_file, write_json
+from understudy.core.reader import Expected, FileReader
+from understudy.core.storage import atomic_file, write_json
 from understudy.core.types import State, Transition
 from understudy.data import Demonstrations
-from understudy.envs import Environment, GymnasiumEnvironment, make
+from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.paper.episodes import FIELDS, WINDOW, Episode, failure_step, format_episode, read_episodes
 from understudy.policies import Policy
 from understudy.policies.gaussian import Squashed
 from understudy.rl.sac import SACState, values
-from understudy.studies.evaluator import EvalPoint, rollout_pool, rollout_seed
+from understudy.studies.evaluator import rollout_seed
 from understudy.studies.groups import Group
-from understudy.studies.training import RECORDS, due_evaluation, final_point, holdout_fraction, make_record
+from understudy.studies.points import EvalPoint, due_evaluation, final_point
+from understudy.studies.training import holdout_fraction, make_record
+from understudy.studies.work import RECORDS
 from understudy.train.checkpoints import Checkpoint
 from understudy.train.imitate import imitate
 from understudy.train.results import Result, write_csv
@@ -73,7 +77,8 @@ def train_and_record(
     expert, like = check_group(group, demonstrations, env)
     records_path, checkpoint = directory / RECORDS, directory / "checkpoint.npz"
     if records_path.exists():
-        return json.loads(records_path.read_text(encoding="utf-8")), read_episodes(directory / EPISODES_FILE)
+        file = FileReader(records_path, "the records of a group", "remove it, and run the command again")
+        return file.json([dict]), read_episodes(directory / EPISODES_FILE)
     with _EpisodeRecorder(group, demonstrations, env, directory, workers, expert, like) as recorder:
         result = imitate(
             group.algorithm,
@@ -136,10 +141,11 @@ class _EpisodeRecorder:
     ):
         self.group, self.env, self.expert = group, env, expert
         self.directory, self.structure = directory, jax.tree.structure(like)
+        self.names = [str(i) for i in range(len(jax.tree.leaves(like)))]
         self.episodes = read_episodes(directory / EPISODES_FILE)
         self._steps = {episode.x: episode.steps for episode in self.episodes}
         self._pending: list[tuple[int, int, list[RewardState], list[Future[Episodes]]]] = []
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: RolloutPool | None = None
         self._workers = workers
         steps = demonstrations.first(group.cells[0].trajectories).transitions()
         horizon = jnp.asarray(env.spec.horizon)
@@ -148,20 +154,20 @@ class _EpisodeRecorder:
         self.demonstrated = jax.tree.map(lambda x: jnp.asarray(x[subset]), steps)
 
     def __enter__(self) -> Self:
-        self._pool = rollout_pool(self.env, self._workers)
+        self._pool = rollout_pool(self.env, self._workers, self._workers, STEP_TIMEOUT)
         for path in sorted(self.directory.glob("evaluation-*.npz")):
             x, steps = map(int, path.stem.split("-")[1:])
             if x in self._steps:  # it was recorded, and the process was killed before it removed the file
                 path.unlink()
                 continue
-            with np.load(path, allow_pickle=False) as file:
-                leaves = [file[str(i)] for i in range(len(file.files))]
-                self._submit(x, steps, jax.tree.unflatten(self.structure, leaves))
+            file = FileReader(path, "the policies of an evaluation", "remove it, and run the command again")
+            arrays = file.npz(dict.fromkeys(self.names, Expected()).get, self.names)
+            self._submit(x, steps, jax.tree.unflatten(self.structure, [arrays[name] for name in self.names]))
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.close()
 
     def visit(self, rounds: int, states: Callable[[], State]) -> None:
         """The `visit` callback of `imitate`."""
@@ -172,7 +178,7 @@ class _EpisodeRecorder:
         _, x, steps = due
         batch = jax.device_get(states())
         # The checkpoint may be newer than these policies when training is killed, so save their states first.
-        with whole_file(self._path(x, steps)) as temporary, temporary.open("wb") as file:
+        with atomic_file(self._path(x, steps)) as temporary, temporary.open("wb") as file:
             np.savez(file, **{str(i): leaf for i, leaf in enumerate(jax.tree.leaves(batch))})
         self._submit(x, steps, batch)
 
@@ -209,7 +215,7 @@ class _EpisodeRecorder:
         episodes = self.group.cells[0].config["protocol"]["eval_episodes"]
         job = (jax.device_get(policy), episodes, rollout_seed(seed, steps))
         if self._pool is not None:
-            return self._pool.submit(_rollout_in_worker, self.env.name, self.env.spec.horizon, *job)
+            return self._pool.rollout(*job)
         done: Future[Episodes] = Future()
         done.set_result(rollout(self.env, *job))
         return done
@@ -266,8 +272,3 @@ def _evaluate_steps(state: RewardState, steps: Transition) -> tuple[Any, Any, An
     act, _ = state.mean.draw_from(obs, jnp.zeros_like(state.normalization.encode_act(steps.act)))
     value = values(state.player.critics, obs, act).min(0)
     return value, state.moments.reward(steps), state.kernel.features(state.kernel.points(steps))
-
-
-def _rollout_in_worker(name: str, horizon: int, policy: Policy, episodes: int, start: int) -> Episodes:
-    """Roll out in another process, which makes the environment from its name."""
-    return rollout(make(name, horizon), policy, episodes, start)

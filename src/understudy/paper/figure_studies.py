@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from understudy.core.errors import RunError, SettingError
-from understudy.core.storage import check_place
+from understudy.core.paths import check_new_file, check_own_file
 from understudy.game import DEFAULT
 from understudy.paper import published
 from understudy.studies import Entry, Hardware, Store, Study
@@ -27,6 +27,8 @@ from understudy.train.results import write_csv
 TaskName = Literal["halfcheetah", "ant"]
 TASKS: dict[str, str] = {"halfcheetah": "HalfCheetahBulletEnv-v0", "ant": "AntBulletEnv-v0"}
 TITLES = {"halfcheetah": "HalfCheetah", "ant": "Ant"}
+START = "env,algorithm,preset,"
+"""The first columns of every table of results: a file that begins otherwise is not replaced."""
 IDENTITY = ("env", "algorithm", "preset", "settings", "trajectories", "demonstrations")
 """The columns that identify a learner's rows."""
 Rows = list[dict[str, str]]
@@ -131,11 +133,17 @@ def merge_rows(before: Sequence[dict[str, str]], new: Rows, path: Path, columns:
     return rows
 
 
-def check_out(path: Path) -> None:
-    """Raise if the path is not a .csv file or cannot be written."""
+def check_out(path: Path, *others: Path) -> None:
+    """Raise if the path is not a .csv file, cannot be written, or holds a file that is no table of results.
+
+    `others` are further tables that the command writes.
+    """
     if path.suffix != ".csv":
         raise SettingError(f"out is '{path}': pass a path that ends in .csv (the figure is written next to it)")
-    check_place(path)
+    for table_path in (path, *others):
+        check_own_file(table_path, START)
+    if not path.exists():
+        check_new_file(path.with_suffix(".png"))
 
 
 def read_rows(path: Path, columns: list[str] = table.COLUMNS) -> Rows:

@@ -58,7 +58,7 @@ def reproduce_forest(
     check_whole(2, trials=trials)
     check_whole(1, queries=queries)
     path = Path(out or "docs/results/forest.csv")
-    check_out(path)
+    check_out(path, *(_part_path(path, part) for part in parts if part != "figure"))
     forest, results, ablation = Forest(), _Results(), _Results()
     expert = float(rollout(forest, forest.expert(), EXPERT_EPISODES, 1, deterministic=False).returns.mean())
     drawn = "figure" in parts or "budget" in parts

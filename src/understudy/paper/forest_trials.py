@@ -23,7 +23,7 @@ from understudy.data import Demonstrations, load
 from understudy.envs.forest import Forest, depth, trees_of
 from understudy.experts.expert import Expert
 from understudy.game import Algorithm
-from understudy.game.critics import Features
+from understudy.game.features import Features
 from understudy.paper.on_q_trials import Trials
 from understudy.policies import Policy
 from understudy.studies.training import ProgressFactory

@@ -5,8 +5,6 @@ rounds of ten episodes after behavioral cloning. A trial's score after a round i
 ten new episodes, not the best so far. `understudy reproduce lander` runs it.
 """
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +17,8 @@ from understudy.algorithms import find
 from understudy.collect.recording import record
 from understudy.core import display
 from understudy.core.errors import check_whole
-from understudy.core.options import Path_
+from understudy.core.imports import find_own_code
+from understudy.core.options import Path_, default
 from understudy.core.statistics import Sample
 from understudy.data import Demonstrations, load
 from understudy.envs import GymnasiumEnvironment, make
@@ -54,7 +53,7 @@ def reproduce_lander(
     trials: int = published.SEEDS,
     rounds: int = 10,
     episodes: int = 10,
-    workers: int = 0,
+    workers: Annotated[int | None, default("one per core")] = None,
     out: Path_ = None,
 ) -> None:
     """Return by round for DAgger and DAeQuIL on LunarLander with hidden leg contacts, next to the paper's numbers.
@@ -68,7 +67,7 @@ def reproduce_lander(
         trials: Seeds per learner.
         rounds: Rounds after behavioral cloning.
         episodes: Episodes per evaluated policy.
-        workers: Processes for the evaluation. Default: one per core.
+        workers: Worker processes that step the environment; 0: this process, without a timeout.
         out: CSV file of the returns; the figure is written next to it. Default: docs/results/lander.csv.
     """
     check_whole(1, trials=trials, rounds=rounds, episodes=episodes, trajectories=trajectories)
@@ -78,20 +77,19 @@ def reproduce_lander(
         parse_learner(name, rounds)
     env = make(ENV)
     assert isinstance(env, GymnasiumEnvironment)
-    sys.path.insert(0, "")  # so that module:function is found in the current directory
+    find_own_code(expert)
     source = policy_from_weights(expert, env, activation) if holds_weights(expert) else expert
     queried = as_expert(source, env)
     with display.working(f"recording {trajectories} episodes of the expert"):
-        demonstrations = load(demos) if demos else record(env, queried.source, trajectories, seed=0)
+        demonstrations = load(demos) if demos else record(env, queried.source, trajectories, seed=0, workers=workers)
     demonstrations = demonstrations.first(trajectories)
     expert_return = None if demonstrations.expert_return is None else demonstrations.expert_return.mean
 
     rows: list[list[Any]] = []
     results: list[Trials] = []
-    cores = workers or os.cpu_count() or 1
     for name in learners:
         results.append(
-            run_trials(name, env, queried, demonstrations, rounds, trials, episodes, cores, display.progress_bar)
+            run_trials(name, env, queried, demonstrations, rounds, trials, episodes, workers, display.progress_bar)
         )
         # After each learner, because the next one may fail or be interrupted.
         rows += results[-1].rows(env.name)
@@ -115,7 +113,7 @@ def run_trials(
     rounds: int,
     seeds: int,
     episodes: int,
-    workers: int,
+    workers: int | None,
     progress: ProgressFactory,
 ) -> Trials:
     """Train all trials of a learner together, then evaluate each trial's policy of each round."""
@@ -137,6 +135,7 @@ def run_trials(
             progress=report,
             visit=visit,
             policy_obs=POLICY_OBS,
+            workers=workers,
         )
     if result.interrupted:
         raise KeyboardInterrupt("finished learners are saved")

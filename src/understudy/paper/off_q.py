@@ -19,8 +19,8 @@ from understudy.evaluation import drawing
 from understudy.paper import figure_studies, published
 from understudy.paper.figure_studies import TASKS, TaskName
 from understudy.paper.formatting import with_error
-from understudy.studies.cells import FINAL
 from understudy.studies.curves import Curve, read_curves
+from understudy.studies.records import FINAL
 
 
 def reproduce_off_q(

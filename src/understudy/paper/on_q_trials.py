@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from understudy.core.statistics import Sample
-from understudy.studies.cells import FINAL
 from understudy.studies.curves import Curve
+from understudy.studies.records import FINAL
 from understudy.train.results import provenance
 
 PROVENANCE = ["command", "versions", "date"]

@@ -2,41 +2,29 @@
 
 import json
 import os
-import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from understudy.core.errors import RunError, SpecError
+from understudy.core.paths import checked_path
+from understudy.core.reader import TEXT, Expected, FileReader
 from understudy.core.storage import write_npz
-from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
-from understudy.policies.base import Carry, Categorical, Deterministic, Policy, step
-from understudy.policies.combined import Ensemble, Normalized, Tabular, TimeIndexed
-from understudy.policies.gaussian import Gaussian, StateDependent
-from understudy.policies.networks import MLP
-from understudy.policies.normalization import Normalization
+from understudy.core.text import quoted
+from understudy.core.types import Discrete, Spec
+from understudy.policies.base import Carry, Policy, step
+from understudy.policies.checks import check_policy
+from understudy.policies.combined import TimeIndexed
+from understudy.policies.structure import array_names, describe, describe_spec, read_spec, rebuild
 
 FORMAT = 4
 """Version of the policy file. Only this one can be read."""
-_CLASSES: dict[str, type[eqx.Module]] = {
-    cls.__name__: cls
-    for cls in (
-        MLP,
-        Normalization,
-        Categorical,
-        Ensemble,
-        Deterministic,
-        Normalized,
-        Gaussian,
-        StateDependent,
-        Tabular,
-        TimeIndexed,
-    )
-}
+LONGEST_STRUCTURE = 4_000_000
+"""Characters of the JSON text with a policy's structure."""
+STRUCTURE = "structure.json"
+"""Its name in the file."""
 
 
 class Actor:
@@ -89,11 +77,11 @@ class Actor:
         arrays: dict[str, np.ndarray] = {}
         structure = {
             "format": FORMAT,
-            "policy": _describe(self.policy, "policy", arrays),
+            "policy": describe(self.policy, "policy", arrays),
             "spec": describe_spec(self.spec),
             "about": self.about,
         }
-        write_npz(Path(path), {**arrays, "structure.json": np.array(json.dumps(structure))})
+        write_npz(checked_path(path), {**arrays, STRUCTURE: np.array(json.dumps(structure))})
 
     def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
         obs = np.asarray(observation)
@@ -112,40 +100,47 @@ class Actor:
         return obs, single
 
     def __repr__(self) -> str:
-        about = ", ".join(f"{key}={value}" for key, value in self.about.items() if not isinstance(value, dict))
+        about = ", ".join(
+            f"{quoted(key)}={quoted(value)}" for key, value in self.about.items() if not isinstance(value, dict)
+        )
         return f"Actor({about})"
 
 
-def read_policy(path: Path) -> Actor:
-    """Read a policy file."""
+def read_policy(path: Path, diverged: bool = False) -> Actor:
+    """Read a policy file. Raises RunError unless the policy can act. If it `diverged`, its numbers may be anything."""
     if not path.exists():
-        raise RunError(f"no policy at '{path}': give a policy file or a run directory")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        structure = json.loads(str(arrays.pop("structure.json")))
-        if structure["format"] != FORMAT:
-            version = "a newer" if structure["format"] > FORMAT else "an older"
-            raise RunError(
-                f"'{path}' was written by {version} version of understudy (format {structure['format']}, this version "
-                f"reads {FORMAT}): use that version, or train again"
-            )
-        return Actor(_rebuild(structure["policy"], arrays), read_spec(structure["spec"]), structure["about"])
-    except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise RunError(f"'{path}' is not a policy saved by understudy ({type(error).__name__})") from error
+        raise RunError(f"no policy at '{quoted(path, 1000)}': give a policy file or a run directory")
+    file = FileReader(path, "a policy saved by understudy", "save it again, or train again")
+    text = file.npz({STRUCTURE: Expected(TEXT, (), most=4 * LONGEST_STRUCTURE)}.get, (STRUCTURE,))[STRUCTURE].item()
+    structure = file.parse_json(text, {"format": int, "policy": dict, "spec": dict, "about": dict})
+    if structure["format"] != FORMAT:
+        version = "a newer" if structure["format"] > FORMAT else "an older"
+        raise RunError(
+            f"'{file.name}' was written by {version} version of understudy (format {quoted(structure['format'])}, this "
+            f"version reads {FORMAT}): use that version, or train again"
+        )
+    with file.guarded():
+        try:
+            names, spec = array_names(structure["policy"]), read_spec(structure["spec"])
+            arrays = file.npz(dict.fromkeys(names, Expected("f")).get, sorted(names))
+            policy = rebuild(structure["policy"], arrays)
+            check_policy(policy, spec, diverged)
+            actor = Actor(policy, spec, structure["about"])
+            if not diverged:
+                _try(actor)
+        except ValueError as error:  # SpecError is one too, RunError is not
+            raise file.damaged(error) from error
+    return actor
 
 
-def describe_spec(spec: Spec) -> dict[str, Any]:
-    """A spec as JSON values; `read_spec` is the inverse."""
-    return {**asdict(spec), "kind": type(spec.action).__name__}
-
-
-def read_spec(values: dict[str, Any]) -> Spec:
-    action = values["action"]
-    space: ActionSpace = (
-        Discrete(action["n"]) if values["kind"] == "Discrete" else Continuous(action["low"], action["high"])
-    )
-    return Spec(tuple(values["obs_shape"]), space, values["horizon"], values.get("policy_obs"))
+def _try(actor: Actor) -> None:
+    """Raise SpecError if the policy's actions for zero observations are not valid actions."""
+    obs = np.zeros((2, *actor.spec.obs_shape), np.float32 if actor.spec.obs_shape else np.int64)
+    with np.errstate(all="ignore"):
+        actions, _ = actor.predict(obs, random=np.random.default_rng(0))
+    shape = (2, *actor.spec.action.shape)
+    if actions.shape != shape or not np.isfinite(actions).all():
+        raise SpecError(f"its actions have shape {actions.shape} instead of {shape}, or are not finite")
 
 
 def check_fits(actor: Actor, env: Any) -> None:
@@ -161,27 +156,3 @@ def check_fits(actor: Actor, env: Any) -> None:
 def _summary(spec: Spec) -> str:
     kind = "discrete" if isinstance(spec.action, Discrete) else "continuous"
     return f"observations {spec.obs_shape} and {spec.action_size} {kind} actions"
-
-
-def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A JSON value for a module: its class and fields. Arrays go into `arrays` under their path."""
-    if isinstance(value, eqx.Module):
-        if type(value).__name__ not in _CLASSES:
-            raise RunError(f"a policy of class {type(value).__name__} cannot be saved: use {', '.join(_CLASSES)}")
-        fields = {name: _describe(getattr(value, name), f"{path}.{name}", arrays) for name in vars(value)}
-        return {"class": type(value).__name__, "fields": fields}
-    if isinstance(value, tuple):
-        return {"tuple": [_describe(item, f"{path}.{i}", arrays) for i, item in enumerate(value)]}
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        arrays[path] = np.asarray(value)
-        return {"array": path}
-    return {"value": value}
-
-
-def _rebuild(node: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """The inverse of `_describe`."""
-    if "class" in node:
-        return _CLASSES[node["class"]](**{name: _rebuild(field, arrays) for name, field in node["fields"].items()})
-    if "tuple" in node:
-        return tuple(_rebuild(item, arrays) for item in node["tuple"])
-    return arrays[node["array"]] if "array" in node else node["value"]

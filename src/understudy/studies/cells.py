@@ -1,90 +1,41 @@
 """The store of a study's results: one file per cell, written when the cell finishes and never changed.
 
     DIR/study.json               the format, and the study as it was last run
-    DIR/cells/KEY.json           a cell's config, returns, status and provenance
+    DIR/cells/KEY.json           a cell's config, returns, status and provenance (`records`)
     DIR/cells/KEY.policy.npz     its final policy
     DIR/claims/KEY.lock          locked by the process that trains a group
-    DIR/quarantine/              damaged cell files
+    DIR/quarantine/              damaged cell files, and their policies
 
-    KEY = the first 16 hex digits of the sha256 of {"config": ..., "format": FORMAT} as canonical JSON
-
-A cell file is written atomically, and a checksum detects later damage. A damaged file moves to quarantine/ and its cell
-counts as missing.
+A cell's policy is written first, then the cell, both atomically and synced to the disk. Checksums detect later damage.
+A damaged file moves to quarantine/ and its cell counts as missing.
 """
 
 import errno
 import hashlib
 import json
-import math
 import os
-import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from understudy.core.errors import NoSpaceError, RunError
-from understudy.core.storage import whole_file, write_json
+from understudy.core.locks import Claim, claim, wait_for_lock
+from understudy.core.reader import FileReader
+from understudy.core.storage import atomic_file, move_file, remove_stale, write_json
+from understudy.core.text import quoted
 from understudy.policies.actor import Actor
-from understudy.studies.claims import Claim, claim, wait_for_lock
+from understudy.policies.saved import load_policy
+from understudy.studies.records import FORMAT, canonical_json, check_record, checksum, flaw, is_key, record_checksum
 
-FORMAT = 2
 STUDY = "study.json"
-FINAL = "final"
-X_KINDS = ("env_steps", "round", FINAL)
-ENDED = ("finished", "stopped", "diverged")
-"""Prefixes of the status of a finished cell. An interrupted run is not finished."""
-FIELDS = (
-    *("format", "key", "config", "display", "evaluations", "status"),
-    *("seconds", "runs_in_program", "env_steps", "queries", "provenance"),
-)
-STALE_AFTER = 3600.0
-"""Seconds after which a temporary file is removed: the process that wrote it was killed."""
-
-
-def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces. NaN and infinity raise ValueError."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def cell_key(config: dict[str, Any]) -> str:
-    """The key of a cell with this config."""
-    return hashlib.sha256(canonical_json({"format": FORMAT, "config": config}).encode()).hexdigest()[:16]
-
-
-def record_checksum(record: dict[str, Any]) -> str:
-    """The sha256 of a cell's record without its checksum."""
-    rest = {name: value for name, value in record.items() if name != "checksum"}
-    return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
-
-
-def check_record(record: dict[str, Any]) -> None:
-    """Raise RunError if a record is not that of a finished cell."""
-    missing = [name for name in FIELDS if name not in record]
-    if missing:
-        raise RunError(f"a cell's record has no {', '.join(missing)}: it was not stored")
-
-    def invalid(reason: str) -> RunError:
-        return RunError(f"cell {record['key']} cannot be stored: {reason}")
-
-    if record["format"] != FORMAT or record["key"] != cell_key(record["config"]):
-        raise invalid(f"its key does not match its config, or its format ({record['format']}) is not {FORMAT}")
-    if not str(record["status"]).startswith(ENDED):
-        raise invalid(f"its status is '{record['status']}': it must begin with {', '.join(ENDED)}")
-    for row in record["evaluations"]:
-        if row["x_kind"] not in X_KINDS:
-            raise invalid(f"x_kind is {row['x_kind']!r}: it must be one of {', '.join(X_KINDS)}")
-        numbers = [row["x"], *row["returns"], *(row[name] for name in ("steps", "payoff") if row.get(name) is not None)]
-        if not row["returns"] or not all(math.isfinite(number) for number in numbers):
-            raise invalid(
-                f"its evaluation at {row['x_kind']} {row['x']} has no returns, or numbers that are not finite"
-            )
-    finals = sum(row["x_kind"] == FINAL for row in record["evaluations"])
-    expected = 0 if str(record["status"]).startswith("diverged") else 1
-    if finals != expected:
-        raise invalid(f"it has {finals} final evaluations: status '{record['status']}' needs {expected}")
+LARGEST_POLICY = 1_000_000_000
+"""Bytes of a policy file."""
+FOLDERS = ("cells", "claims", "quarantine", "work", "failures", "logs")
+"""Folders of a study's directory. None may be a link: in a directory from elsewhere it could lead to your own files."""
+CANNOT_MOVE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class QuarantinedFile(NamedTuple):
@@ -103,21 +54,27 @@ class Store:
         self.cells = self.directory / "cells"
         self.quarantined: list[QuarantinedFile] = []
         """Files that this object moved to quarantine/."""
+        self._unmoved: set[str] = set()
+        """Keys of damaged cells in a directory that this process may not change."""
         if self.directory.exists() and not self.directory.is_dir():
-            raise RunError(f"'{self.directory}' is a file: a study needs a directory, choose another name")
+            raise RunError(f"'{quoted(self.directory)}' is a file: a study needs a directory, choose another name")
+        for name in FOLDERS:
+            if (self.directory / name).is_symlink():
+                raise RunError(f"'{quoted(self.directory / name)}' is a link, and a directory is needed: remove it")
         self.read_study_file()
 
     def read_study_file(self) -> dict[str, Any] | None:
         """study.json: the format and the study (for `Study.from_dict`). None if there is no such file."""
         path = self.directory / STUDY
-        if not path.is_file():
+        if not os.path.lexists(path):
             return None
-        try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            file_format = int(content["format"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise RunError(f"'{path}' is damaged: remove it and run the study again; finished cells stay") from error
-        self._check_format(file_format)
+        reader = FileReader(path, "a study", "remove it and run the study again; finished cells stay")
+        content: dict[str, Any] = reader.json({"format": int, "study": {str: object}})
+        self._check_format(content["format"])
+        with reader.guarded():
+            intact = content.pop("checksum", None) == checksum(content)
+        if not intact:
+            raise reader.damaged("wrong checksum")
         return content
 
     def begin(self, study: dict[str, Any]) -> None:
@@ -127,7 +84,7 @@ class Store:
         self._remove_stale_files()
         if self.read_study_file() != content:
             with self.explain_full_disk(STUDY):
-                write_json(self.directory / STUDY, content)
+                write_json(self.directory / STUDY, {**content, "checksum": checksum(content)})
 
     def check_directory(self) -> None:
         """Raise RunError if the directory holds something other than a study."""
@@ -136,12 +93,12 @@ class Store:
 
     def path(self, key: str) -> Path:
         """Path of a cell's file."""
-        if re.fullmatch(r"[0-9a-f]{16}", key) is None:
-            raise RunError(f"'{key}' is not a cell key: 16 hex digits are needed")
+        if not is_key(key):
+            raise RunError(f"'{quoted(key)}' is not a cell key: 16 hex digits are needed")
         return self.cells / f"{key}.json"
 
     def policy_path(self, key: str) -> Path:
-        """Path of a cell's final policy, for `load_policy`."""
+        """Path of a cell's final policy."""
         return self.path(key).with_suffix(".policy.npz")
 
     def has(self, key: str) -> bool:
@@ -155,10 +112,40 @@ class Store:
             raise RunError(f"no cell {key} in '{self.directory}': run the study again")
         return record
 
+    def load_policy(self, key: str) -> Actor:
+        """The final policy of a stored cell. Raises if its file is damaged, or not the one that was stored."""
+        self._check_policy(self.read(key))
+        return load_policy(self.policy_path(key))
+
+    def check_policies(self, keys: Iterable[str]) -> None:
+        """Move stored cells whose policies are damaged to quarantine/. A missing policy is only reported."""
+        absent = []
+        for key in keys:
+            with self._exclusive():
+                record = self._read(key, locked=True)
+                if record is None or "policy" not in record:
+                    continue
+                if not os.path.lexists(self.policy_path(key)):
+                    absent.append(key)
+                    continue
+                try:
+                    self._check_policy(record)
+                except RunError as error:
+                    self._quarantine(self.path(key), f"its policy: {quoted(error, 300)}")
+        if absent:
+            named = f"cell {absent[0]} has no policy file" + (f", nor have {len(absent) - 1} more" * (len(absent) > 1))
+            hint = "remove the files of such cells to train them again"
+            print(f"warning: {named} in {self.cells}: {hint}", file=sys.stderr)
+
+    def _check_policy(self, record: dict[str, Any]) -> None:
+        """Raise if a cell's policy file is not the one that was stored with it."""
+        path = self.policy_path(record["key"])
+        if record.get("policy", "") != hashlib.sha256(_bytes(path)).hexdigest():
+            raise RunError(f"'{path}' is not the policy that was stored with its cell: run the study again")
+
     def keys(self) -> list[str]:
         """Keys of all cell files, without reading them."""
-        matches = (re.fullmatch(r"([0-9a-f]{16})\.json", path.name) for path in self.cells.glob("*.json"))
-        return sorted(match[1] for match in matches if match)
+        return sorted(path.stem for path in self.cells.glob("*.json") if is_key(path.stem))
 
     def read_all(self) -> list[dict[str, Any]]:
         """The records of all stored cells whose files are intact."""
@@ -166,21 +153,22 @@ class Store:
 
     def write(self, record: dict[str, Any], policy: Actor | None = None) -> bool:
         """Store a finished cell with its checksum. Returns False and changes nothing if the cell is already stored."""
+        check_record(record)
         try:
-            check_record(record)
             plain = json.loads(canonical_json(record))
-        except (ValueError, TypeError, KeyError) as error:
-            raise RunError(f"cell {record.get('key')} cannot be stored: {error}") from error
+        except (ValueError, TypeError) as error:
+            raise RunError(f"cell {record['key']} cannot be stored: {error}") from error
         key = plain["key"]
-        text = json.dumps({**plain, "checksum": record_checksum(plain)}, ensure_ascii=False, allow_nan=False) + "\n"
         with self.explain_full_disk(f"cell {key}"), self._exclusive():
             if self._read(key, locked=True) is not None:
                 return False
             try:
                 if policy is not None:
                     policy.save(self.policy_path(key))
-                with whole_file(self.path(key)) as temporary:
-                    _write(temporary, text)
+                    plain["policy"] = hashlib.sha256(_bytes(self.policy_path(key))).hexdigest()
+                content = {**plain, "checksum": record_checksum(plain)}
+                with atomic_file(self.path(key)) as temporary:
+                    _write(temporary, json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
             except BaseException:
                 self.policy_path(key).unlink(missing_ok=True)
                 raise
@@ -197,46 +185,51 @@ class Store:
     def _read(self, key: str, locked: bool = False) -> dict[str, Any] | None:
         """A cell's record, or None. A damaged file moves to quarantine/. `locked`: the caller is in `_exclusive`."""
         path = self.path(key)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
+        if key in self._unmoved or not os.path.lexists(path):
             return None
-        record, reason = self._parse(key, data)
-        if record is None:
-            with nullcontext() if locked else self._exclusive():
-                self._quarantine(path, data, reason)
-        return record
-
-    def _parse(self, key: str, data: bytes) -> tuple[dict[str, Any] | None, str]:
-        """The record in a file's bytes, or None and the reason."""
+        seen = _identity(path)
         try:
-            record = json.loads(data)
-        except ValueError as error:
-            return None, f"not JSON ({error})"
-        if not isinstance(record, dict):
-            return None, "not a JSON object"
+            return self._parse(key, FileReader(path, "a cell", "it will run again"))
+        except _DamagedCell as damage:
+            reason = str(damage)
+        try:
+            with nullcontext() if locked else self._exclusive():
+                if _identity(path) == seen:  # else another process has already moved or replaced it
+                    self._quarantine(path, reason)
+        except (OSError, RunError) as error:
+            cause = error.__cause__ if isinstance(error, RunError) else error
+            if not isinstance(cause, OSError) or cause.errno not in CANNOT_MOVE:
+                raise
+            self._unmoved.add(key)
+            print(f"warning: cell {key} is damaged ({reason}), and counts as missing", file=sys.stderr)
+        return None
+
+    def _parse(self, key: str, reader: FileReader) -> dict[str, Any]:
+        try:
+            record: dict[str, Any] = reader.json({str: object})
+            with reader.guarded():
+                intact = record.get("checksum") == record_checksum(record)
+        except RunError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+                raise  # it cannot be read, which says nothing about its contents
+            raise _DamagedCell(error) from error
+        if not intact:
+            raise _DamagedCell("wrong checksum")
         if isinstance(record.get("format"), int):
             self._check_format(record["format"])
-        try:
-            if record.get("checksum") != record_checksum(record):
-                return None, "wrong checksum"
-            if record["key"] != key or cell_key(record["config"]) != key:
-                return None, "its key does not match its config"
-        except (ValueError, KeyError) as error:
-            return None, f"not a cell ({error})"
-        return record, ""
+        wrong = flaw(record) or (None if record["key"] == key else "it is another cell")
+        if wrong is not None:
+            raise _DamagedCell(quoted(wrong))
+        return record
 
-    def _quarantine(self, path: Path, data: bytes, reason: str) -> None:
-        """Move a damaged file to quarantine/, unless another process has already moved or replaced it."""
-        if not path.is_file() or path.read_bytes() != data:
-            return
-        folder = self.directory / "quarantine"
-        folder.mkdir(exist_ok=True)
-        target = folder / f"{path.stem}-{time.time_ns()}.json"
-        path.replace(target)
+    def _quarantine(self, path: Path, reason: str) -> None:
+        """Move a damaged cell and its policy to quarantine/."""
+        target = self.directory / "quarantine" / f"{path.stem}-{time.time_ns()}.json"
+        move_file(path, target)
         policy = path.with_suffix(".policy.npz")
-        if policy.exists():
-            policy.replace(target.with_suffix(".policy.npz"))
+        if os.path.lexists(policy):
+            move_file(policy, target.with_suffix(".policy.npz"))
         self.quarantined.append(QuarantinedFile(target, reason))
         print(f"warning: cell {path.stem} is damaged ({reason}): moved to {target}, it will run again", file=sys.stderr)
 
@@ -245,8 +238,8 @@ class Store:
             age = "newer" if file_format > FORMAT else "older"
             hint = "upgrade understudy" if file_format > FORMAT else "choose another directory with --out"
             raise RunError(
-                f"'{self.directory}' has format {file_format} of a {age} version, and this version reads format "
-                f"{FORMAT}: {hint}"
+                f"'{self.directory}' has format {quoted(file_format, 20)} of a {age} version, and this version reads "
+                f"format {FORMAT}: {hint}"
             )
 
     @contextmanager
@@ -275,10 +268,27 @@ class Store:
         return bool(names) and not own and not names & {"cells", "claims"}
 
     def _remove_stale_files(self) -> None:
-        for path in (*self.cells.glob(".*"), *self.directory.glob(f".{STUDY}.*")):
-            with suppress(FileNotFoundError):  # its process has just renamed it
-                if time.time() - path.stat().st_mtime > STALE_AFTER:
-                    path.unlink()
+        """Remove the temporary files of killed processes."""
+        remove_stale(self.directory / STUDY)
+        temporary = {path.name[1:17] for path in self.cells.glob(".*")}
+        for key in filter(is_key, temporary):
+            remove_stale(self.cells / key)
+
+
+class _DamagedCell(Exception):
+    """A cell file that moves to quarantine/."""
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _bytes(policy: Path) -> bytes:
+    return FileReader(policy, "a policy", "run the study again").bytes(LARGEST_POLICY)
 
 
 def _write(path: Path, text: str) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from understudy.core.errors import RunError
 from understudy.core.statistics import Sample
 from understudy.game import DEFAULT
-from understudy.studies.cells import FINAL
 from understudy.studies.plan import BUNDLED
+from understudy.studies.records import FINAL
 
 LAST, LOWEST = 5, 10
 """How many of the last evaluations are averaged, and among how many the lowest is taken."""

@@ -13,17 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import NeedsError, SettingError, unknown
+from understudy.core.memory import check_memory
+from understudy.core.reader import FileReader
 from understudy.data import Demonstrations, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make
 from understudy.experts.bundled import bundled_experts
 from understudy.game import Algorithm
 from understudy.policies.saved import POLICY, selected_policy_path
-from understudy.studies.cells import Store, cell_key
-from understudy.studies.plan import BUNDLED, Entry, Protocol, Study, Task
+from understudy.studies.cells import Store
+from understudy.studies.plan import BUNDLED, MOST_CELLS, Entry, Protocol, Study, Task
+from understudy.studies.records import cell_key
 from understudy.train.checkpoints import digest
 from understudy.train.imitate import demonstrations_of
 from understudy.train.results import hyperparameters
 
+LARGEST_EXPERT = 1_000_000_000
+"""Bytes of an expert's file."""
 MISSING = "missing"
 """Status of a cell that has not finished."""
 
@@ -84,6 +89,7 @@ def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
 
 def plan_groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = None) -> list[Group]:
     """All groups of a study, algorithm by algorithm and task by task."""
+    _check_size(study)
     loaded = load_demonstrations(study) if demonstrations is None else demonstrations
     digests = {env: digest((demos.transitions(), demos.spec)) for env, demos in loaded.items()}
     groups = [
@@ -114,6 +120,27 @@ def study_records(groups: Sequence[Group], store: Store) -> list[dict[str, Any]]
                 missing = {"config": cell.config, "display": group.display, "status": MISSING, "evaluations": []}
                 records.append(missing)
     return records
+
+
+def _check_size(study: Study) -> None:
+    """Raise if a study has too many cells to plan."""
+    cells = 0
+    for entry in study.algorithms:
+        for task in study.tasks_of(entry):
+            cells += len(entry.trajectories or task.trajectories or (1,)) * len(study.protocol.seeds)
+    if cells > MOST_CELLS:
+        raise SettingError(
+            f"study '{study.name}' has {cells} cells: at most {MOST_CELLS} are allowed, split it into several studies"
+        )
+
+
+def check_evaluations(study: Study, environments: Mapping[str, Environment | GymnasiumEnvironment]) -> None:
+    """Raise if the episodes of an evaluation do not fit into memory."""
+    episodes = study.protocol.eval_episodes
+    for env in environments.values():
+        numbers = math.prod(env.spec.obs_shape) + math.prod(env.spec.action.shape) + 4
+        size = episodes * env.spec.horizon * numbers * 4
+        check_memory(f"eval_episodes = {episodes} on {env.name}", size, "choose fewer")
 
 
 def _make_group(protocol: Protocol, entry: Entry, task: Task, demos: Demonstrations, data_digest: str) -> Group:
@@ -189,4 +216,4 @@ def _expert_identity(algorithm: Algorithm, task: Task) -> str | None:
         path = bundled[name]
     elif path.is_dir():
         path = path / POLICY if (path / POLICY).is_file() else selected_policy_path(path)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(FileReader(path, "an expert", "check the path").bytes(LARGEST_EXPERT)).hexdigest()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from understudy.core.progress import Progress
+from understudy.core.startup import interrupt
 from understudy.studies.training import ProgressFactory
 
 
@@ -20,14 +21,15 @@ def catch_interrupts(progress: ProgressFactory) -> Iterator[tuple[Callable[[], b
     signal again.
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    previous = signal.getsignal(signal.SIGINT)
+    if not in_main_thread or previous not in (signal.default_int_handler, interrupt):
         yield lambda: False, progress
         return
     swallowed = threading.Event()
 
     def handle(signum: int, frame: object) -> None:
         swallowed.set()
-        raise KeyboardInterrupt
+        interrupt(signum, frame)
 
     @contextmanager
     def interruptible(title: str) -> Iterator[Progress]:
@@ -52,6 +54,6 @@ def catch_interrupts(progress: ProgressFactory) -> Iterator[tuple[Callable[[], b
         )
     finally:
         signal.set_wakeup_fd(before)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, previous)
         os.close(reading)
         os.close(writing)

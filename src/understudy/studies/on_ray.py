@@ -22,11 +22,11 @@ from typing import Any
 
 from understudy.core import display
 from understudy.core.errors import RunError, missing_extra
+from understudy.core.locks import Claim
 from understudy.core.version import __version__
 from understudy.data import Demonstrations
 from understudy.policies.saved import load_policy
 from understudy.studies.cells import Store
-from understudy.studies.claims import Claim
 from understudy.studies.evaluator import no_progress
 from understudy.studies.groups import Group, make_environments
 from understudy.studies.plan import Hardware, Study
@@ -38,6 +38,10 @@ RETRIES = 5
 CONNECT_TIMEOUT = 10.0
 """Seconds to wait for an answer from the cluster."""
 LOCAL = "local"
+LOOPBACK = frozenset({"127.0.0.1", "::1"})
+ONLY_LOCAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray reads it when it is imported, on all systems despite its name. 0: its node has the address 127.0.0.1. Passing
+127.0.0.1 to `ray.init` would not do: Ray replaces it by an address of the network."""
 RemoteCell = tuple[dict[str, Any], bytes | None]
 """A cell's record, and the bytes of its policy file."""
 
@@ -46,14 +50,15 @@ def run_on_ray(
     study: Study, directory: str | os.PathLike[str], address: str, progress: ProgressFactory = display.progress_bar
 ) -> RunSummary:
     """Train and evaluate the missing cells on a Ray cluster. Address "local" starts one on this machine."""
-    ray = _import_ray()
+    ray = _import_ray(address)
     store, plan = Store(directory), Plan.load(study)
     store.begin(study.to_dict())
+    store.check_policies(cell.key for cell in plan.cells)
     # Ray prints node events to stdout regardless of its log settings.
     with explain_interrupt(plan, store), redirect_stdout(StringIO()), _connect(ray, address):
         _check_nodes(ray, study.hardware, address)
         with ExitStack() as claims:
-            return _RayRun(ray, plan, store, claims).run(progress)
+            return _RayRun(ray, plan, store, claims, _runtime_env(address)).run(progress)
 
 
 @contextmanager
@@ -63,23 +68,51 @@ def _connect(ray: Any, address: str) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical", "include_dashboard": False}
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         if host and port.isdigit():  # Ray itself would try for two minutes
             socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ray.init(address=address, **(quiet if address == LOCAL else {**quiet, "include_dashboard": None}))
+            _init(ray, address)
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise RunError(
             f"no Ray cluster at '{address}' ({reason}): start one with ray start --head, or use --ray local"
         ) from error
     try:
+        if address == LOCAL:
+            _check_loopback(ray)
         yield
     finally:
         ray.shutdown()
+
+
+def _init(ray: Any, address: str) -> None:
+    """Call `ray.init`.
+
+    Ray puts the driver's current directory first on the import path of every task, unless the job has a working
+    directory: so it gets an empty one.
+    """
+    quiet = {
+        "log_to_driver": False,
+        "logging_level": "critical",
+        "include_dashboard": False if address == LOCAL else None,
+    }
+    with tempfile.TemporaryDirectory() as empty:
+        ray.init(address=address, runtime_env={"working_dir": empty}, **quiet)
+
+
+def _check_loopback(ray: Any) -> None:
+    """Warn if a local Ray listens on another address than this machine's own."""
+    addresses = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    exposed = ", ".join(sorted(addresses - LOOPBACK))
+    if exposed:
+        print(
+            f"warning: this Ray listens on {exposed} as well, and whoever reaches its ports can run code: block them "
+            f"with a firewall, or use --jobs instead of --ray (in Python: set {ONLY_LOCAL}=0 before you import ray)",
+            file=sys.stderr,
+        )
 
 
 def _check_nodes(ray: Any, needed: Hardware, address: str) -> None:
@@ -96,12 +129,12 @@ def _check_nodes(ray: Any, needed: Hardware, address: str) -> None:
 class _RayRun:
     """The groups that are on the cluster, and the results so far."""
 
-    def __init__(self, ray: Any, plan: Plan, store: Store, claims: ExitStack):
+    def __init__(self, ray: Any, plan: Plan, store: Store, claims: ExitStack, runtime_env: dict[str, Any]):
         self.ray, self.plan, self.store, self.claims = ray, plan, store, claims
         hardware = plan.study.hardware
         options = {"num_cpus": hardware.cpus, "num_gpus": hardware.gpus, "max_retries": RETRIES}
         # max_calls=1: one process per task, so that JAX frees an accelerator's memory after it.
-        self.remote = ray.remote(**options, max_calls=1, runtime_env=_runtime_env())(run_task)
+        self.remote = ray.remote(**options, max_calls=1, runtime_env=runtime_env)(run_task)
         self.summary, self.began = RunSummary(), time.time()
         self.pending: dict[Any, tuple[Group, Claim]] = {}
 
@@ -179,7 +212,7 @@ def run_task(
     results: list[RemoteCell] = []
     with tempfile.TemporaryDirectory() as directory:
         env, path = make_environments(single)[task.env], Path(directory) / "policy.npz"
-        for finished in train_cells(group, cells, demos, env, Path(directory), study.hardware.cpus, no_progress):
+        for finished in train_cells(group, cells, demos, env, Path(directory), study.hardware, no_progress):
             for record, policy in finished:
                 if policy is not None:
                     policy.save(path)
@@ -187,12 +220,20 @@ def run_task(
     return results
 
 
-def _runtime_env() -> dict[str, Any]:
-    """Ray's runtime environment: PYTHONPATH, if understudy runs from its sources."""
+def _runtime_env(address: str) -> dict[str, Any]:
+    """Ray's runtime environment: where tasks find modules.
+
+    On this machine they find those that this process finds, in the same order (see `core.processes`). On a cluster
+    PYTHONPATH is set only if understudy runs from its sources.
+    """
     root = str(Path(__file__).parents[2])
-    if root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+    if address == LOCAL:
+        folders = [folder for folder in sys.path if folder]
+    elif root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         return {}
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}}
+    else:
+        folders = list(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(folders)}}
 
 
 def _store_cell(store: Store, record: dict[str, Any], policy: bytes | None) -> bool:
@@ -204,9 +245,17 @@ def _store_cell(store: Store, record: dict[str, Any], policy: bytes | None) -> b
         return store.write(record, load_policy(path))
 
 
-def _import_ray() -> Any:
+def _import_ray(address: str) -> Any:
+    """Import Ray. For a local one, with the variable that makes all its sockets listen on this machine only."""
+    before = os.environ.get(ONLY_LOCAL)
     try:
+        if address == LOCAL:
+            os.environ[ONLY_LOCAL] = "0"
         import ray
     except ImportError as error:
         raise missing_extra("ray", "--ray needs Ray") from error
+    finally:
+        os.environ.pop(ONLY_LOCAL, None)
+        if before is not None:
+            os.environ[ONLY_LOCAL] = before
     return ray

@@ -10,12 +10,15 @@ Each class checks its own fields. `checks` maps a field to its check; a study fi
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.algorithms import find
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError, check_not_negative, check_whole, unknown
+from understudy.core.text import printable, quoted
 from understudy.data import Demonstrations
 from understudy.game import DEFAULT, Algorithm
 from understudy.studies.settings import overrides
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
     from understudy.studies.groups import Group
 
 BUNDLED = "bundled"
+LONGEST_TEXT, LONGEST_NAME, LONGEST_PART = 4000, 100, 255
+"""Characters of a text, bytes of the study's name, and bytes of a part of a path."""
+MOST_SEEDS, MOST_CELLS = 10_000, 100_000
+MOST_EPISODES, MOST_CPUS, MOST_GPUS = 1_000_000, 10_000, 10_000
+"""Numbers that no machine can serve are refused when the study is read, and not after a day."""
 Check = Callable[[str, Any], Any]
 """Takes a field's name and value, returns the value to store, and raises SettingError if it is not allowed."""
 
@@ -33,13 +41,38 @@ Check = Callable[[str, Any], Any]
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise SettingError(f"{name} is {value!r}: a non-empty string is needed")
+    if len(value) > LONGEST_TEXT:
+        raise SettingError(f"{name} has {len(value)} characters: at most {LONGEST_TEXT} are allowed")
+    if printable(value) != value or "\n" in value:
+        raise SettingError(f"{name} is {value!r}: it has characters that cannot be printed, remove them")
     return value
+
+
+def _file_name(name: str, value: Any) -> str:
+    """The study's name is that of its directory in runs/."""
+    text = _text(name, value)
+    if "/" in text or "\\" in text or text.startswith(".") or len(text.encode()) > LONGEST_NAME:
+        raise SettingError(
+            f"{name} is '{quoted(text)}': a name of at most {LONGEST_NAME} bytes without / that does not begin with a "
+            "dot is needed; --out says where the study is stored"
+        )
+    return text
+
+
+def _path(name: str, value: Any) -> str:
+    """A name or a path."""
+    for part in _text(name, value).split("/"):
+        if len(part.encode()) > LONGEST_PART:
+            raise SettingError(f"{name} is '{quoted(value)}': no part of a path may exceed {LONGEST_PART} bytes")
+    return str(value)
 
 
 def _counts(name: str, value: Any) -> tuple[int, ...]:
     counts = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if len(counts) > MOST_CELLS:
+        raise SettingError(f"{name} has {len(counts)} numbers: at most {MOST_CELLS} are allowed")
     for count in counts:
-        check_whole(1, **{name: count})
+        _whole(1)(name, count)
     if len(set(counts)) < len(counts):
         raise SettingError(f"{name} is {list(counts)}: give each number once")
     return counts
@@ -60,12 +93,17 @@ def _settings(name: str, value: Any) -> dict[str, Any]:
 def _seeds(name: str, value: Any) -> tuple[int, ...]:
     if isinstance(value, bool | str) or (isinstance(value, list | tuple) and any(isinstance(x, bool) for x in value)):
         raise SettingError(f"{name} is {value!r}: a whole number or a list of whole numbers is needed")
+    count = value if isinstance(value, int) else len(value) if isinstance(value, list | tuple) else 1
+    if count > MOST_SEEDS:
+        raise SettingError(f"{name} is {count}: at most {MOST_SEEDS} are allowed")
     return tuple(as_seeds(value))
 
 
-def _whole(least: int) -> Check:
+def _whole(least: int, most: int = 10**12) -> Check:
     def check(name: str, value: Any) -> int:
         check_whole(least, **{name: value})
+        if value > most:
+            raise SettingError(f"{name} is {value}: at most {most} is allowed")
         return int(value)
 
     return check
@@ -73,6 +111,8 @@ def _whole(least: int) -> Check:
 
 def _amount(name: str, value: Any) -> float:
     check_not_negative(**{name: value})
+    if value > MOST_GPUS:
+        raise SettingError(f"{name} is {value}: at most {MOST_GPUS} is allowed")
     return float(value)
 
 
@@ -104,7 +144,7 @@ class _Checked:
 class Task(_Checked):
     """An environment with its demonstrations and expert."""
 
-    checks: ClassVar[dict[str, Check]] = {"env": _text, "demos": _text, "trajectories": _counts, "expert": _text}
+    checks: ClassVar[dict[str, Check]] = {"env": _path, "demos": _path, "trajectories": _counts, "expert": _path}
 
     env: str
     """Name of the environment."""
@@ -172,7 +212,7 @@ class Protocol(_Checked):
 
     checks: ClassVar[dict[str, Check]] = {
         "seeds": _seeds,
-        "eval_episodes": _whole(1),
+        "eval_episodes": _whole(1, MOST_EPISODES),
         "steps": _whole(1),
         "eval_every": _whole(1),
         "eval_every_rounds": _whole(1),
@@ -205,10 +245,12 @@ class Protocol(_Checked):
 class Hardware(_Checked):
     """Resources of one group: GPUs and CPUs to request from Ray, and processes for Gymnasium environments."""
 
-    checks: ClassVar[dict[str, Check]] = {"gpus": _amount, "cpus": _whole(1)}
+    checks: ClassVar[dict[str, Check]] = {"gpus": _amount, "cpus": _whole(1, MOST_CPUS), "step_timeout": _amount}
 
     gpus: float = 0.0
     cpus: int = 1
+    step_timeout: float = STEP_TIMEOUT
+    """Seconds that a step or reset of a Gymnasium environment may take; 0: no limit. No cell depends on it."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -218,7 +260,7 @@ class Hardware(_Checked):
 class Study(_Checked):
     """Algorithms on tasks under one protocol. An algorithm runs on all tasks unless its entry names some."""
 
-    checks: ClassVar[dict[str, Check]] = {"name": _text, "title": _text}
+    checks: ClassVar[dict[str, Check]] = {"name": _file_name, "title": _text}
 
     name: str
     title: str | None = None
@@ -239,8 +281,8 @@ class Study(_Checked):
             if not getattr(self, name):
                 raise SettingError(f"study '{self.name}' has no {name}: give at least one")
         envs = [task.env for task in self.tasks]
-        for env in envs:
-            if envs.count(env) > 1:
+        for env, count in Counter(envs).items():
+            if count > 1:
                 raise SettingError(f"two tasks have env '{env}': write one task with all its trajectories")
         for entry in self.algorithms:
             for env in entry.tasks:
@@ -261,16 +303,10 @@ class Study(_Checked):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Study":
-        """The inverse of `to_dict`."""
-        return cls(
-            **{
-                **values,
-                "tasks": tuple(Task(**task) for task in values["tasks"]),
-                "algorithms": tuple(Entry(**entry) for entry in values["algorithms"]),
-                "protocol": Protocol(**values["protocol"]),
-                "hardware": Hardware(**values["hardware"]),
-            }
-        )
+        """The inverse of `to_dict`. Errors name the table and the key."""
+        from understudy.studies.reading import from_dict
+
+        return from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
         """The study as JSON values."""

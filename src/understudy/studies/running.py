@@ -23,20 +23,24 @@ from pathlib import Path
 import jax
 
 from understudy.core import display
-from understudy.core.errors import NoSpaceError, UnderstudyError
-from understudy.core.storage import whole_file
+from understudy.core.errors import NoSpaceError, RunError, UnderstudyError
+from understudy.core.processes import start_python
+from understudy.core.reader import FileReader
+from understudy.core.storage import atomic_file, no_follow
+from understudy.core.text import quoted
 from understudy.data import Demonstrations
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.studies.cells import Store
-from understudy.studies.groups import Cell, Group, load_demonstrations, make_environments
+from understudy.studies.groups import Cell, Group, check_evaluations, load_demonstrations, make_environments
 from understudy.studies.interrupts import catch_interrupts
 from understudy.studies.plan import Study
-from understudy.studies.training import ProgressFactory, remove_directory, train_cells
+from understudy.studies.training import ProgressFactory, train_cells
+from understudy.studies.work import remove_work, work_directories
 
+LONGEST_ERROR = 1000
+"""Characters of an error in one line."""
 WAIT = 0.5
 """Seconds between two checks of groups that other processes train."""
-PARENT = "UNDERSTUDY_PARENT"
-"""Environment variable with the process id of a worker's parent. The worker exits when its parent does."""
 Environments = Mapping[str, Environment | GymnasiumEnvironment]
 
 
@@ -53,8 +57,9 @@ class Plan:
 
     @classmethod
     def load(cls, study: Study) -> "Plan":
-        demonstrations = load_demonstrations(study)
-        return cls(study, study.groups(demonstrations), demonstrations, make_environments(study))
+        demonstrations, environments = load_demonstrations(study), make_environments(study)
+        check_evaluations(study, environments)
+        return cls(study, study.groups(demonstrations), demonstrations, environments)
 
     @property
     def cells(self) -> list[Cell]:
@@ -105,6 +110,7 @@ def run(
     """
     store, plan = Store(directory), Plan.load(study)
     store.begin(study.to_dict())
+    store.check_policies(cell.key for cell in plan.cells)
     unfinished = sum(bool(plan.missing(store, group)) for group in plan.groups)
     if jobs is None and worker_command and unfinished > 1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -161,8 +167,8 @@ def _train_group(plan: Plan, store: Store, group: Group, progress: ProgressFacto
     cells, wanted = plan.missing(store, group), {cell.key for cell in group.cells}
     try:
         with store.explain_full_disk(f"training {group.name}"):
-            work, workers = store.directory / "work", plan.study.hardware.cpus
-            for finished in train_cells(group, cells, demos, env, work, workers, progress):
+            work, hardware = store.directory / "work", plan.study.hardware
+            for finished in train_cells(group, cells, demos, env, work, hardware, progress):
                 stored = sum(record["key"] in wanted and store.write(record, policy) for record, policy in finished)
                 summary.stored += stored
                 display.note(f"{group.name}: {stored} cells stored; {plan.progress(store)}")
@@ -170,7 +176,8 @@ def _train_group(plan: Plan, store: Store, group: Group, progress: ProgressFacto
         raise
     except Exception as error:  # noqa: BLE001 (other groups must still run, whatever this one raises)
         return record_failure(store, group, error)
-    _failure_file(store, group).unlink(missing_ok=True)
+    if (earlier := _failure_file(store, group)).is_file():  # a folder of this name is not ours
+        earlier.unlink()
     return None
 
 
@@ -179,7 +186,7 @@ def record_failure(store: Store, group: Group, error: BaseException) -> str:
     path, line = _failure_file(store, group), " ".join(str(error).split())
     if not isinstance(error, UnderstudyError):
         line = f"{type(error).__name__}: {line} (traceback in {path})"
-    with store.explain_full_disk(f"the error of {group.name}"), whole_file(path) as temporary:
+    with store.explain_full_disk(f"the error of {group.name}"), atomic_file(path) as temporary:
         temporary.write_text(f"{line}\n\n{''.join(traceback.format_exception(error))}", encoding="utf-8")
     return line
 
@@ -187,9 +194,13 @@ def record_failure(store: Store, group: Group, error: BaseException) -> str:
 def last_failure(store: Store, group: Group, since: float = 0.0) -> str | None:
     """The error of a group's last attempt, in one line; None if it succeeded or was before `since`."""
     path = _failure_file(store, group)
-    if not path.exists() or path.stat().st_mtime < since:
+    if not path.exists() or path.lstat().st_mtime < since:
         return None
-    return path.read_text(encoding="utf-8").partition("\n")[0]
+    try:
+        text = FileReader(path, "the error of a group", "remove it").text()
+    except RunError as error:  # for example a damaged file: the group has failed, whatever the reason was
+        text = str(error)
+    return quoted(text.partition("\n")[0], LONGEST_ERROR)
 
 
 def _failure_file(store: Store, group: Group) -> Path:
@@ -207,11 +218,10 @@ def _run_workers(
             logs.mkdir(parents=True, exist_ok=True)
             for number in range(jobs):
                 path = logs / f"{os.getpid()}-{number}.txt"
-                with path.open("wb") as log:
-                    command, env = [sys.executable, *worker_command], {**os.environ, PARENT: str(os.getpid())}
+                with open(path, "wb", opener=no_follow) as log:
                     # A new session, so that Ctrl-C reaches this process only, which passes it on.
-                    workers[path] = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
+                    workers[path] = start_python(
+                        worker_command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
                     )
         _report_until_done(plan, store, list(workers.values()), progress)
     except KeyboardInterrupt:
@@ -235,7 +245,7 @@ def _run_workers(
             path.unlink()
             continue
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        last = lines[-1] if lines else f"exit status {worker.returncode}"
+        last = quoted(lines[-1], LONGEST_ERROR) if lines else f"exit status {worker.returncode}"
         summary.failed[f"process {number + 1} of {jobs}"] = f"{last} (output in {path})"
     return summary
 
@@ -255,8 +265,8 @@ def _report_until_done(
 
 def _remove_work(store: Store) -> None:
     """Remove the work directories of programs that no process trains, also of cells that left the study."""
-    for directory in (store.directory / "work").glob("*-*"):
-        claim = store.claim(directory.name.lstrip(".").partition("-")[0])
+    for directory in work_directories(store.directory / "work"):
+        claim = store.claim(directory.name.partition("-")[0])
         if claim is not None:
             with claim:
-                remove_directory(directory)
+                remove_work(directory)

@@ -21,6 +21,8 @@ from understudy.algorithms import find
 from understudy.core.errors import SettingError, unknown
 
 NONE = "none"
+LARGEST = 3e38
+"""Settings are float32 in a compiled program, where larger numbers are infinite."""
 
 
 def overrides(algorithm: str, preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,6 +80,8 @@ def _convert_scalar(kind: Any, value: Any, name: str) -> Any:
     if kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise _wrong(name, value, "a finite number")
+        if abs(value) > LARGEST:
+            raise _wrong(name, value, f"a number of at most {LARGEST:g}")
         return float(value)
     if not callable(value):
         raise SettingError(f"{name} is {value!r}: a function is needed, so set it in Python and not in a file")

@@ -1,62 +1,58 @@
 """Trains the cells of a group and makes their records.
 
 Cells with the same seeds on several numbers of trajectories train in one program, a call of `imitate`. Its policies are
-evaluated while it trains (`evaluator`). A program has its own directory and resumes from there after a kill -9.
+evaluated while it trains (`evaluator`). A program has its own directory (`work`) and resumes from there after a kill.
 Records are written to that directory, in one file, before any cell is stored, so that none is lost in between.
-
-    WORK/GROUP-DIGEST/cells.json                     keys of the program's cells
-    WORK/GROUP-DIGEST/checkpoint.npz                 the checkpoint of `imitate`
-    WORK/GROUP-DIGEST/*.policy.npz, returns.csv      see `evaluator`
-    WORK/GROUP-DIGEST/records.json                   the cells' records, once the program has finished
 """
 
-import hashlib
-import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
+from understudy.core.errors import RunError
 from understudy.core.progress import Progress
-from understudy.core.storage import write_json
+from understudy.core.text import quoted
 from understudy.core.types import State
 from understudy.data import Demonstrations
 from understudy.envs import Environment, GymnasiumEnvironment, public_name
 from understudy.policies.actor import Actor
-from understudy.policies.saved import load_policy
-from understudy.studies.cells import FINAL, FORMAT
-from understudy.studies.evaluator import EvalPoint, Evaluator
+from understudy.studies.evaluator import Evaluator
 from understudy.studies.groups import Cell, Group
+from understudy.studies.plan import Hardware
+from understudy.studies.points import (
+    EvalPoint,
+    due_evaluation,
+    due_evaluations,
+    final_point,
+    is_planned,
+    round_steps,
+)
+from understudy.studies.records import FINAL, FORMAT, LONGEST
+from understudy.studies.work import (
+    CHECKPOINT,
+    DamagedWorkError,
+    FinishedCell,
+    begin_program,
+    program_name,
+    read_records,
+    remove_work,
+    restart,
+    split_programs,
+    started_program,
+    work_directories,
+    write_records,
+)
+from understudy.train.checkpoints import has_checkpoint
 from understudy.train.imitate import HOLDOUT, imitate
 from understudy.train.results import Result, provenance
 
 ProgressFactory = Callable[[str], AbstractContextManager[Progress]]
 """Takes a title; the context manager gives the function that reports progress."""
-CELLS, RECORDS = "cells.json", "records.json"
-
-
-class FinishedCell(NamedTuple):
-    """A cell's record and its final policy, which is None if the run diverged."""
-
-    record: dict[str, Any]
-    policy: Actor | None
-
-
-def split_programs(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Split cells into programs of `imitate`. A program has all its seeds on all its numbers of trajectories."""
-    by_count: dict[int, list[Cell]] = {}
-    for cell in cells:
-        by_count.setdefault(cell.trajectories, []).append(cell)
-    by_seeds: dict[tuple[int, ...], list[Cell]] = {}
-    for _, members in sorted(by_count.items()):
-        members = sorted(members, key=lambda cell: cell.seed)
-        by_seeds.setdefault(tuple(cell.seed for cell in members), []).extend(members)
-    return list(by_seeds.values())
 
 
 def train_cells(
@@ -65,7 +61,7 @@ def train_cells(
     demonstrations: Demonstrations,
     env: Environment | GymnasiumEnvironment,
     work: Path,
-    workers: int,
+    hardware: Hardware,
     progress: ProgressFactory,
 ) -> Iterator[list[FinishedCell]]:
     """Train cells of a group, one program at a time, and yield each program's cells.
@@ -74,55 +70,35 @@ def train_cells(
     started program keeps its cells even if more cells are missing now. A program's directory is removed after its cells
     were stored, that is when the caller requests the next program.
     """
-    remaining = {cell.key: cell for cell in cells}
-    for directory in sorted(work.glob(f"{group.key}-*")):
-        finished = _read_records(directory)
+    remaining, started = {cell.key: cell for cell in cells}, []
+    for directory in work_directories(work, group.key):
+        finished = read_records(directory)
         if finished is not None:
             yield finished
-            remove_directory(directory)
+            remove_work(directory)
             for record, _ in finished:
                 remaining.pop(record["key"], None)
-    started = []
-    for path in sorted(work.glob(f"{group.key}-*/{CELLS}")):
-        keys = json.loads(path.read_text(encoding="utf-8"))
-        if all(key in remaining for key in keys):
-            started.append([remaining.pop(key) for key in keys])
+    for directory in work_directories(work, group.key):
+        part = started_program(directory, group, remaining)
+        if part:
+            started.append(part)
+            for cell in part:
+                del remaining[cell.key]
     for part in [*started, *split_programs(list(remaining.values()))]:
         directory = work / program_name(group, part)
-        write_json(directory / CELLS, [cell.key for cell in part])
-        _Program(group, part, demonstrations, env, directory, workers, progress).run()
-        yield _read_records(directory) or []
-        remove_directory(directory)
+        begin_program(directory, part)
+        try:
+            _Program(group, part, demonstrations, env, directory, hardware, progress).run()
+        except DamagedWorkError as error:
+            restart(directory, error)
+            _Program(group, part, demonstrations, env, directory, hardware, progress).run()
+        yield read_records(directory) or []
+        remove_work(directory)
 
 
 def holdout_fraction(protocol: Mapping[str, Any]) -> float:
     """The fraction of demonstrated steps that is held out."""
     return HOLDOUT if protocol["holdout"] is None else float(protocol["holdout"])
-
-
-def remove_directory(directory: Path) -> None:
-    """Remove a program's directory. It is renamed first: a half-removed one would look like an unfinished program."""
-    hidden = directory.with_name(f".{directory.name.lstrip('.')}")
-    if hidden != directory:
-        shutil.rmtree(hidden, ignore_errors=True)
-        directory.rename(hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
-
-
-def program_name(group: Group, cells: Sequence[Cell]) -> str:
-    """Name of a program's directory: the group's key and a digest of its cells."""
-    return f"{group.key}-{hashlib.sha256(' '.join(cell.key for cell in cells).encode()).hexdigest()[:16]}"
-
-
-def _read_records(directory: Path) -> list[FinishedCell] | None:
-    """The cells of a finished program; None if it has not finished."""
-    path = directory / RECORDS
-    if not path.exists():
-        return None
-    return [
-        FinishedCell(one["record"], None if one["policy"] is None else load_policy(directory / one["policy"]))
-        for one in json.loads(path.read_text(encoding="utf-8"))
-    ]
 
 
 class _Program:
@@ -135,10 +111,11 @@ class _Program:
         demonstrations: Demonstrations,
         env: Environment | GymnasiumEnvironment,
         directory: Path,
-        workers: int,
+        hardware: Hardware,
         progress: ProgressFactory,
     ):
-        self.group, self.cells, self.directory, self.workers, self.progress = group, cells, directory, workers, progress
+        self.group, self.cells, self.directory, self.progress = group, cells, directory, progress
+        self.hardware = hardware
         self.protocol = cells[0].config["protocol"]
         self.demonstrations, self.env = demonstrations, env
         self.algorithm = group.algorithm
@@ -146,24 +123,13 @@ class _Program:
     def run(self) -> None:
         """Train, evaluate, and write the records."""
         seeds = {cell.key: cell.seed for cell in self.cells}
-        evaluator = Evaluator(self.env, self.directory, self.protocol["eval_episodes"], self.workers)
+        episodes, hardware = self.protocol["eval_episodes"], self.hardware
+        evaluator = Evaluator(self.env, self.directory, episodes, hardware.cpus, hardware.step_timeout)
         with evaluator.running(seeds):
-            with self.progress(self.group.name) as report:
-                result = imitate(
-                    self.algorithm,
-                    self.demonstrations,
-                    self.env,
-                    expert=self.group.task.expert if "expert" in self.algorithm.card.needs else None,
-                    seeds=sorted({cell.seed for cell in self.cells}),
-                    episodes=sorted({cell.trajectories for cell in self.cells}),
-                    holdout=holdout_fraction(self.protocol),
-                    progress=report,
-                    checkpoint=self.directory / "checkpoint.npz",
-                    visit=self._visitor(evaluator),
-                    workers=min(len(self.cells), self.workers),
-                )
+            result = self._train(evaluator)
             if result.interrupted:
                 raise KeyboardInterrupt("interrupted; the checkpoint is kept")
+            self._check_evaluations(evaluator, result)
             finals = [
                 final_point(self.group, cell, run.status) for cell, run in zip(self.cells, result.runs, strict=True)
             ]
@@ -172,14 +138,53 @@ class _Program:
                     evaluator.submit(point, actor)
             with self.progress(f"{self.group.name}: evaluating") as report:
                 returns = evaluator.returns(report)
+        by_key = {cell.key: cell for cell in self.cells}
+        returns = {point: found for point, found in returns.items() if is_planned(self.group, by_key[point.key], point)}
         records = [
-            {
-                "record": make_record(self.group, self.cells[index], index, result, returns, len(self.cells)),
-                "policy": None if point is None else evaluator.path(point).name,
-            }
-            for index, point in enumerate(finals)
+            make_record(self.group, cell, index, result, returns, len(self.cells))
+            for index, cell in enumerate(self.cells)
         ]
-        write_json(self.directory / RECORDS, records)
+        write_records(self.directory, records, [None if point is None else point.file_name for point in finals])
+
+    def _train(self, evaluator: Evaluator) -> Result:
+        checkpoint, rounds = self.directory / CHECKPOINT, 0
+        resumes = has_checkpoint(checkpoint)
+        with self.progress(self.group.name) as report:
+
+            def counting(done: int, total: int, metrics: dict[str, float]) -> None:
+                nonlocal rounds
+                rounds += 1
+                report(done, total, metrics)
+
+            try:
+                return imitate(
+                    self.algorithm,
+                    self.demonstrations,
+                    self.env,
+                    expert=self.group.task.expert if "expert" in self.algorithm.card.needs else None,
+                    seeds=sorted({cell.seed for cell in self.cells}),
+                    episodes=sorted({cell.trajectories for cell in self.cells}),
+                    holdout=holdout_fraction(self.protocol),
+                    progress=counting,
+                    checkpoint=checkpoint,
+                    visit=self._visitor(evaluator),
+                    workers=min(len(self.cells), self.hardware.cpus),
+                    step_timeout=self.hardware.step_timeout,
+                )
+            except RunError as error:
+                if resumes and rounds == 0:  # the checkpoint cannot be read
+                    raise DamagedWorkError(str(error)) from error
+                raise
+
+    def _check_evaluations(self, evaluator: Evaluator, result: Result) -> None:
+        """Raise if an evaluation is lost, whose policy training has left behind."""
+        rounds = max((metric.shape[1] for metric in result.metrics.values()), default=0)
+        evaluated = evaluator.evaluated
+        for due in due_evaluations(self.group, rounds):
+            for cell in self.cells:
+                if EvalPoint(*due, cell.key) not in evaluated:
+                    lost = f"the policy of seed {cell.seed} at {due[0]} {due[1]}"
+                    raise DamagedWorkError(f"'{self.directory}' has lost {lost}")
 
     def _visitor(self, evaluator: Evaluator) -> Callable[[int, Callable[[], State]], None]:
         """A callback of `imitate` that submits the current policies when an evaluation is due."""
@@ -201,7 +206,7 @@ def make_record(
     group: Group, cell: Cell, index: int, result: Result, returns: Mapping[EvalPoint, np.ndarray], program_runs: int
 ) -> dict[str, Any]:
     """The record of a cell: run `index` of the result of `imitate`, and the returns of its evaluations."""
-    run, round_steps = result.runs[index], _round_steps(group)
+    run, per_round = result.runs[index], round_steps(group)
     payoffs = result.metrics.get("payoff")
     evaluations = []
     for point, scores in sorted((point, scores) for point, scores in returns.items() if point.key == cell.key):
@@ -209,65 +214,29 @@ def make_record(
         if point.kind == FINAL:
             payoff = run.payoff
         elif payoffs is not None:
-            payoff = float(payoffs[index, point.exact_x // (round_steps if point.kind == "env_steps" else 1) - 1])
+            payoff = float(payoffs[index, point.exact_x // (per_round if point.kind == "env_steps" else 1) - 1])
         evaluations.append(
             {
                 "x_kind": point.kind,
                 "x": point.x,
-                "steps": point.exact_x if point.kind != "round" and round_steps > 1 else None,
+                "steps": point.exact_x if point.kind != "round" and per_round > 1 else None,
                 "payoff": payoff if payoff is not None and np.isfinite(payoff) else None,
                 "returns": [round(float(score), 6) for score in scores],
             }
         )
     queries = result.metrics.get("queries")
     about = provenance()
+    about |= {name: quoted(about[name], LONGEST) for name in ("command", "device")}
     return {
         "format": FORMAT,
         "key": cell.key,
         "config": cell.config,
         "display": group.display,
         "evaluations": evaluations,
-        "status": run.status,
+        "status": quoted(run.status, LONGEST),
         "seconds": result.config["seconds"],
         "runs_in_program": program_runs,
-        "env_steps": group.algorithm.rounds * round_steps if group.algorithm.schedule is not None else None,
+        "env_steps": group.algorithm.rounds * per_round if group.algorithm.schedule is not None else None,
         "queries": None if queries is None else int(np.nanmax(queries[index])),
         "provenance": {name: about[name] for name in ("command", "versions", "date", "device")},
     }
-
-
-def final_point(group: Group, cell: Cell, status: str) -> EvalPoint | None:
-    """The evaluation of a run's final policy, at the run's total of steps or rounds; None if the run diverged.
-
-    For an offline algorithm x is the number of trajectories.
-    """
-    if status.startswith("diverged"):
-        return None
-    if "environment" not in group.algorithm.card.needs:
-        return EvalPoint(FINAL, cell.trajectories, cell.trajectories, cell.key)
-    total, every = group.algorithm.rounds * _round_steps(group), cell.config["protocol"]["eval_every"]
-    return EvalPoint(FINAL, total if every is None else max(total // every * every, every), total, cell.key)
-
-
-def due_evaluation(group: Group, rounds: int) -> tuple[str, int, int] | None:
-    """Kind, x and exact x of the evaluation due after this many rounds, or None.
-
-    An evaluation is due after the first round that reaches a multiple of eval_every (or eval_every_rounds).
-    """
-    protocol = group.cells[0].config["protocol"]
-    every, every_rounds = protocol["eval_every"], protocol["eval_every_rounds"]
-    if every is None and every_rounds is None:
-        return None
-    kind, interval, per_round = (
-        ("round", every_rounds, 1) if every is None else ("env_steps", every, _round_steps(group))
-    )
-    exact_x = rounds * per_round
-    if exact_x // interval == (exact_x - per_round) // interval:
-        return None
-    return kind, exact_x // interval * interval, exact_x
-
-
-def _round_steps(group: Group) -> int:
-    """Environment steps of a run in one round; 1 for algorithms without a schedule."""
-    schedule = group.algorithm.schedule
-    return 1 if schedule is None else schedule.updates * schedule.update_steps

@@ -1,6 +1,7 @@
 """Checks that an algorithm keeps to the protocol of the training loop. Errors name the algorithm.
 
-`check_update` runs while a round is traced, so that it costs nothing afterwards; `check_policy` once before training.
+`check_update` runs while a round is traced, so that it costs nothing afterwards; `check_moments` and `check_policy` run
+once before training.
 """
 
 from typing import Any
@@ -9,15 +10,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.core.errors import AlgorithmError
+from understudy.core.errors import AlgorithmError, SettingError
 from understudy.core.types import Continuous, Dataset, Info, Spec, State
+from understudy.data import Demonstrations
 from understudy.game import Algorithm
+from understudy.game.critics import as_vector
+from understudy.game.features import not_finite, width_of
+from understudy.game.user_code import calling
 from understudy.policies import Normalized, Policy
 from understudy.policies.combined import Ensemble
 from understudy.policies.gaussian import NetworkPolicy
 
 SAMPLE = 32
 """How many demonstrated observations a fresh policy is checked on."""
+
+
+def check_moments(algorithm: Algorithm, demonstrations: Demonstrations) -> None:
+    """Raise unless the user's moment function fits the task and is finite at every demonstrated step."""
+    if algorithm.moments is None:
+        return
+    spec = demonstrations.spec
+    width_of(algorithm.moments, spec)
+    steps = demonstrations.transitions()
+    act = jax.vmap(as_vector, (0, None))(jnp.asarray(steps.act), spec.num_actions)
+    bad = np.flatnonzero(not_finite(algorithm.moments, steps.obs, act))
+    if len(bad):
+        episode = int(np.searchsorted(np.cumsum(demonstrations.lengths), bad[0], side="right"))
+        raise SettingError(
+            f"moments(obs, act) is NaN or infinite at {len(bad):,} of {demonstrations.steps:,} demonstrated steps, the "
+            f"first at step {int(steps.t[bad[0]])} of episode {episode} (both from 0)"
+        )
 
 
 def check_update(algorithm: Algorithm, state: State, returned: Any) -> tuple[State, Info]:
@@ -55,7 +77,9 @@ def check_policy(algorithm: Algorithm, spec: Spec, state: State, demonstrations:
 
     `state` is that of one run, on the host.
     """
-    name, policy = algorithm.card.name, algorithm.policy(state)
+    name = algorithm.card.name
+    with calling(f"{name}.policy", type(algorithm).policy):
+        policy = algorithm.policy(state)
     if not isinstance(policy, Policy):
         raise AlgorithmError(f"{name}.policy returned a {type(policy).__name__}: return a Policy")
     space = spec.action
@@ -66,7 +90,8 @@ def check_policy(algorithm: Algorithm, spec: Spec, state: State, demonstrations:
         )
     obs = np.asarray(demonstrations.steps.obs[:SAMPLE])
     host: Any = jax.tree.map(np.asarray, policy)
-    act = np.asarray(host.mode(host.reset(np.random.default_rng(0), (len(obs),)), obs))
+    with calling(f"the policy of {name}.policy", type(policy).mode):
+        act = np.asarray(host.mode(host.reset(np.random.default_rng(0), (len(obs),)), obs))
     if act.shape != (len(obs), *space.shape):
         raise AlgorithmError(
             f"{name}.policy returned actions of shape {act.shape[1:]} for one observation: {space.shape} is needed"

@@ -22,23 +22,27 @@ from typing import Any
 
 import numpy as np
 
+from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import DivergedError, check_whole
+from understudy.core.paths import check_new_directory
 from understudy.core.progress import Progress
+from understudy.core.rescue import save_or_rescue
 from understudy.core.statistics import Sample
-from understudy.core.storage import check_free, whole_directory, write_json, write_npz
+from understudy.core.storage import atomic_directory, write_json, write_npz
 from understudy.core.types import Continuous
 from understudy.envs import Environment, GymnasiumEnvironment, make
 from understudy.evaluation.returns import evaluate
 from understudy.experts.weights import plain_weights
-from understudy.policies.actor import Actor, describe_spec
+from understudy.policies.actor import Actor
 from understudy.policies.saved import POLICY
+from understudy.policies.structure import describe_spec
 from understudy.rl.base import RLPlayer
 from understudy.rl.ppo import PPO
 from understudy.rl.sac import SAC
-from understudy.train.checkpoints import CHECKPOINT
+from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
 from understudy.train.learn import Learned, learn
 from understudy.train.results import write_csv
-from understudy.train.resuming import clean_up
+from understudy.train.resuming import claimed_output, clean_up
 
 EPISODES = 25
 SELECTION_SEED, SCORING_SEED = 0, 1
@@ -72,6 +76,7 @@ def train_expert(
     episodes: int = EPISODES,
     workers: int | None = None,
     progress: Progress | None = None,
+    step_timeout: float = STEP_TIMEOUT,
     **settings: Any,
 ) -> TrainedExpert:
     """Train an expert for an environment and save it in the directory `out`.
@@ -81,37 +86,58 @@ def train_expert(
     round, writes a checkpoint, and raises KeyboardInterrupt.
     """
     check_whole(1, episodes=episodes)
-    check_free(out)
-    env = make(env)
+    with claimed_output(str(out)):
+        check_new_directory(out)
+        return _train_expert(make(env), out, player, steps, seeds, episodes, workers, progress, step_timeout, settings)
+
+
+def _train_expert(
+    env: Environment | GymnasiumEnvironment,
+    out: str | os.PathLike[str],
+    player: RLPlayer | None,
+    steps: int,
+    seeds: int,
+    episodes: int,
+    workers: int | None,
+    progress: Progress | None,
+    step_timeout: float,
+    settings: dict[str, Any],
+) -> TrainedExpert:
+    checkpoint = f"{out}{CHECKPOINT}"
     learned = learn(
         default_player(env) if player is None else player,
         env,
         steps,
         seeds,
         progress=progress,
-        checkpoint=f"{out}{CHECKPOINT}",
+        checkpoint=checkpoint,
         workers=workers,
+        step_timeout=step_timeout,
         **settings,
     )
     if learned.interrupted:
         raise KeyboardInterrupt
-    candidates = _candidates(learned, episodes, workers or 1)
+    candidates = _candidates(learned, episodes, workers, step_timeout)
     seed = max(candidates, key=lambda seed: candidates[seed].mean)
     selected = learned.policies[learned.seeds.index(seed)]
-    score = Sample.of(evaluate([selected], env, episodes, SCORING_SEED).returns[0])
+    scored = evaluate([selected], env, episodes, SCORING_SEED, workers=workers, step_timeout=step_timeout)
+    score = Sample.of(scored.returns[0])
     trained = TrainedExpert(selected, _card(learned, candidates, seed, score), score, candidates)
-    _save(trained, learned, out)
+    hint = f"or rerun the same command, which resumes from '{checkpoint}'" if has_checkpoint(checkpoint) else ""
+    save_or_rescue(lambda place: _save(trained, learned, place), out, hint)
     clean_up(str(out))
     return trained
 
 
-def _candidates(learned: Learned, episodes: int, workers: int) -> dict[int, Sample]:
+def _candidates(learned: Learned, episodes: int, workers: int | None, step_timeout: float) -> dict[int, Sample]:
     """Line 2: the returns of the seeds that did not diverge."""
     finite = [i for i, status in enumerate(learned.statuses) if not status.startswith("diverged")]
     if not finite:
-        raise DivergedError(f"every seed {learned.statuses[0]}: lower the learning rate")
+        raise DivergedError(f"every seed {learned.statuses[0]}")
     policies = [learned.policies[i] for i in finite]
-    evaluated = evaluate(policies, learned.env, episodes, SELECTION_SEED, workers=workers).returns
+    evaluated = evaluate(
+        policies, learned.env, episodes, SELECTION_SEED, workers=workers, step_timeout=step_timeout
+    ).returns
     return {learned.seeds[i]: Sample.of(returns) for i, returns in zip(finite, evaluated, strict=True)}
 
 
@@ -144,7 +170,7 @@ def _card(learned: Learned, candidates: dict[int, Sample], seed: int, score: Sam
 
 def _save(trained: TrainedExpert, learned: Learned, out: str | os.PathLike[str]) -> None:
     names = [name for name in learned.metrics if name != "env_steps"]
-    with whole_directory(out) as partial:
+    with atomic_directory(out) as partial:
         trained.actor.save(partial / POLICY)
         weights = plain_weights(trained.actor)
         if weights is not None:

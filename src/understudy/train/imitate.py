@@ -3,7 +3,7 @@
 import json
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, SupportsIndex, cast
@@ -12,8 +12,19 @@ import jax
 import numpy as np
 
 from understudy.collect.choose import collector_for
-from understudy.core.errors import DemonstrationError, NeedsError, SettingError, check_callable, check_seed, check_whole
+from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core.errors import (
+    DemonstrationError,
+    NeedsError,
+    SettingError,
+    check_callable,
+    check_not_negative,
+    check_seed,
+    check_whole,
+)
+from understudy.core.memory import check_memory
 from understudy.core.progress import Progress
+from understudy.core.text import quoted
 from understudy.core.types import Dataset, Discrete, Spec
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
@@ -21,9 +32,11 @@ from understudy.game import Algorithm
 from understudy.policies.actor import Actor
 from understudy.train import loop
 from understudy.train.checkpoints import Checkpoint, digest
+from understudy.train.contract import check_moments
 from understudy.train.logs import Logs
 from understudy.train.results import Result, Run, hyperparameters, provenance
 from understudy.train.selection import HeldOut, held_out, held_out_payoff
+from understudy.train.sizes import RUN_BYTES, check_size
 
 HOLDOUT = 0.02
 """The default fraction of held-out steps. It is small: with few demonstrations, training misses them."""
@@ -47,6 +60,8 @@ def imitate(
     policy_obs: Sequence[int] | None = None,
     workers: int | None = None,
     logs: Logs | str | os.PathLike[str] | None = None,
+    step_timeout: float = STEP_TIMEOUT,
+    expert_timeout: float = 0.0,
 ) -> Result:
     """Train policies from demonstrations.
 
@@ -65,9 +80,13 @@ def imitate(
             result is saved.
         visit: Called after each round with its number and a function that returns the states of all runs.
         policy_obs: Indices of the observation that the policy sees. Critics see all of it.
-        workers: Processes that step a Gymnasium environment, for algorithms with a schedule (0: this process). The
-            policies do not depend on it. Default: chosen by the cost of a step.
+        workers: Processes that step a Gymnasium environment (0: this process). The policies do not depend on it.
+            Default: one per run, at most one per core; 0 for an environment that cannot be sent to another process.
         logs: A directory where each round is logged as CSV, or `Logs(directory, ["tensorboard"])`.
+        step_timeout: Seconds that a step or reset in a worker may take (0: no limit). After that, or if a worker dies,
+            a new one takes its place and starts new episodes; the third one in a row that fails ends training.
+        expert_timeout: Seconds that an expert that is a function may take to answer a batch of states (0: no limit). It
+            cannot be stopped, but training ends and keeps its checkpoint.
 
     Returns:
         A `Result` with a policy for each seed and number of episodes. Ctrl-C ends training at the end of a round; the
@@ -78,12 +97,16 @@ def imitate(
     check_callable("the rounds done and a function that gives the states", visit=visit)
     if workers is not None:
         check_whole(0, workers=workers)
+    check_not_negative(step_timeout=step_timeout, expert_timeout=expert_timeout)
     logs = Logs(logs) if isinstance(logs, str | os.PathLike) else logs
     if not isinstance(logs, Logs | None):
         raise SettingError(f"logs is {logs!r}: the name of a directory, or Logs(...), is needed")
     spec = replace(demonstrations.spec, policy_obs=cast(Any, policy_obs))  # Spec checks it
-    seed_list, count_list = as_seeds(seeds), _counts(episodes, demonstrations)
+    count_list = _counts(episodes, demonstrations)
+    check_size(algorithm, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
+    seed_list = as_seeds(seeds)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
+    check_moments(algorithm, demonstrations.first(max(count_list)))
     training, held = demonstrations.split([count for count, _ in pairs], holdout)
     if algorithm.card.next_states:
         _check_next_states(algorithm.card.title, training)
@@ -95,7 +118,9 @@ def imitate(
         data = (training.steps, count_list, demonstrations.spec)
         identity = {"settings": named, "demonstrations": data, "seeds": seed_list, "policy_obs": spec.policy_obs}
         place = Checkpoint(checkpoint, identity)
-    collector = collector_for(algorithm, env, expert, [seed for _, seed in pairs], workers)
+    collector = collector_for(
+        algorithm, env, expert, [seed for _, seed in pairs], workers, step_timeout, expert_timeout
+    )
     request = {
         "algorithm": {
             "name": algorithm.card.name,
@@ -188,13 +213,19 @@ def _check_next_states(title: str, training: Dataset) -> None:
 
 def as_seeds(seeds: Any) -> list[int]:
     """A list of seeds, from a list or from their number."""
-    if isinstance(seeds, SupportsIndex):
-        check_whole(1, seeds=seeds)
-        seeds = list(range(operator.index(seeds)))
-    numbers = _whole_numbers("seeds", seeds, least=0)
+    check_memory(f"training {number_of(seeds)} runs", number_of(seeds) * RUN_BYTES, "lower seeds")
+    numbers = _whole_numbers("seeds", range(number_of(seeds)) if isinstance(seeds, SupportsIndex) else seeds, least=0)
     for seed in numbers:
         check_seed(seed)
     return numbers
+
+
+def number_of(seeds: Any) -> int:
+    """How many seeds there are, without making a list of them."""
+    if isinstance(seeds, SupportsIndex):
+        check_whole(1, seeds=seeds)
+        return operator.index(seeds)
+    return len(seeds) if isinstance(seeds, Sized) else 1  # `as_seeds` checks them
 
 
 def _counts(episodes: Any, demonstrations: Demonstrations) -> list[int]:
@@ -212,7 +243,7 @@ def _whole_numbers(name: str, values: Any, least: int) -> list[int]:
     if not numbers:
         raise SettingError(f"{name} is empty: at least one is needed")
     if len(set(numbers)) < len(numbers):
-        raise SettingError(f"{name} is {numbers}: each value can be given once")
+        raise SettingError(f"{name} is {quoted(numbers)}: each value can be given once")
     return [int(value) for value in numbers]
 
 

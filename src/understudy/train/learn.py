@@ -24,7 +24,8 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from understudy.collect.choose import collector_for
-from understudy.core.errors import SettingError, SpecError, check_kind, check_whole
+from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core.errors import SettingError, SpecError, check_kind, check_not_negative, check_whole
 from understudy.core.progress import Progress
 from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, Transition
 from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
@@ -38,8 +39,9 @@ from understudy.rl.base import Batch, Experience, PlayerState, RLPlayer, make_ba
 from understudy.rl.ppo import PPO
 from understudy.train import loop
 from understudy.train.checkpoints import Checkpoint
-from understudy.train.imitate import as_seeds
+from understudy.train.imitate import as_seeds, number_of
 from understudy.train.results import hyperparameters, provenance
+from understudy.train.sizes import check_size
 
 ROUNDS = 20
 """Rounds of a training call, roughly: each is a row of the metrics, and can be resumed from."""
@@ -152,12 +154,13 @@ class Learned:
         env: Any = None,
         episodes: int = 10,
         seed: int = 0,
-        workers: int = 1,
+        workers: int | None = None,
         progress: Progress | None = None,
+        step_timeout: float = STEP_TIMEOUT,
     ) -> Evaluation:
         """Evaluate all policies deterministically; `env` defaults to the training environment."""
         env = self.env if env is None else env
-        return evaluate(self.policies, env, episodes, seed, workers=workers, progress=progress)
+        return evaluate(self.policies, env, episodes, seed, None, workers, progress, step_timeout)
 
     def __repr__(self) -> str:
         return f"Learned({self.config['player']['class']} in {self.env.name}, seeds {self.seeds}, {self.statuses})"
@@ -180,6 +183,7 @@ def learn(
     checkpoint: str | os.PathLike[str] | None = None,
     visit: loop.Visit | None = None,
     workers: int | None = None,
+    step_timeout: float = STEP_TIMEOUT,
 ) -> Learned:
     """Train a player, such as `rl.SAC()`, on the task reward.
 
@@ -193,8 +197,8 @@ def learn(
     - `random_steps`: random exploration steps at the start (default: 1,000, or a tenth of `steps` if that is less; 0
       for PPO).
     - `truncation_is_terminal`: treat truncation as termination.
-    - `staleness`, `progress`, `checkpoint`, `visit`, `workers`: as in `imitate`. With a checkpoint, the same call
-      resumes after an interruption or a crash.
+    - `staleness`, `progress`, `checkpoint`, `visit`, `workers`, `step_timeout`: as in `imitate`. With a checkpoint, the
+      same call resumes after an interruption or a crash.
     """
     env = make(env)
     if len(env.spec.obs_shape) != 1:
@@ -211,13 +215,15 @@ def learn(
         truncation_is_terminal,
         staleness,
     )
+    check_size(algorithm, env.spec, _no_demonstrations(env.spec, 1), number_of(seeds))
     seed_list, saved = as_seeds(seeds), None
     if checkpoint is not None:
         task = (env.name, env.spec, env if isinstance(env, Environment) else None)
         settings = json.dumps(hyperparameters(algorithm))
         saved = Checkpoint(checkpoint, {"settings": settings, "environment": task, "seeds": seed_list})
     keys = jax.vmap(jax.random.key)(np.array(seed_list, np.uint32))
-    collector = collector_for(algorithm, env, None, seed_list, workers)
+    check_not_negative(step_timeout=step_timeout)
+    collector = collector_for(algorithm, env, None, seed_list, workers, step_timeout)
     empty = _no_demonstrations(env.spec, len(seed_list))
     trained = loop.train(algorithm, env.spec, empty, keys, collector, progress, saved, visit)
     return _learned(algorithm, env, seed_list, trained)

@@ -2,22 +2,27 @@
 
 import csv
 import io
-import json
 import os
+import re
 import secrets
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from understudy.core.errors import RunError
+from understudy.core.reader import FileReader
 from understudy.core.storage import write_json
 
 if TYPE_CHECKING:
     from understudy.train.results import Run
 
 METRICS, PROJECT = "metrics.csv", "understudy"
+COLUMNS = "seed,episodes,round"
+"""The first columns of metrics.csv. A file that begins with others is not overwritten."""
 FLUSH_EVERY = 5.0
 """Seconds between flushes of an event file: each flush waits for the disk."""
 
@@ -44,12 +49,15 @@ class Table:
     """
 
     def __init__(self, directory: Path, pairs: Pairs, past: list[Round]):
-        path = directory / METRICS
         directory.mkdir(parents=True, exist_ok=True)
-        path.touch()
         self._pairs = pairs
         expected = "".join(self._lines(number, metrics) for number, metrics in enumerate(past, 1)).encode()
-        self._file = path.open("r+b")
+        self._file = _open_table(directory / METRICS)
+        start = self._file.read(len(COLUMNS))
+        if not COLUMNS.encode().startswith(start):
+            self._file.close()
+            raise RunError("this file is not a log of understudy: move it away, or log elsewhere")
+        self._file.seek(0)
         if self._file.read(len(expected)) != expected:
             self._file.seek(0)
             self._file.write(expected)
@@ -73,6 +81,15 @@ class Table:
 
     def close(self, finished: bool) -> None:
         self._file.close()
+
+
+def _open_table(path: Path) -> IO[bytes]:
+    """A regular file to read and write. A link is not followed: it could lead to a file of the user."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise RunError("this is not a regular file: remove it")
+    return os.fdopen(handle, "r+b")
 
 
 class TensorBoard:
@@ -140,7 +157,7 @@ class WeightsAndBiases:
         path = directory / "wandb.json"
         resumes = path.exists() and bool(past)
         name = config["algorithm"]["name"]
-        group = json.loads(path.read_text(encoding="utf-8"))["group"] if resumes else f"{name}-{secrets.token_hex(4)}"
+        group = _group(path) if resumes else f"{name}-{secrets.token_hex(4)}"
         self._runs = [
             wandb.init(
                 project=os.environ.get("WANDB_PROJECT", PROJECT),
@@ -177,6 +194,13 @@ class WeightsAndBiases:
     def close(self, finished: bool) -> None:
         for run in self._runs:
             run.finish(exit_code=0 if finished else 1)
+
+
+def _group(path: Path) -> str:
+    """The W&B group of a run that is resumed."""
+    pattern = {"group": lambda value: isinstance(value, str) and re.fullmatch(r"[\w.:-]{1,128}", value) is not None}
+    group: str = FileReader(path, "a log of W&B", "remove it").json(pattern)["group"]
+    return group
 
 
 def run_names(pairs: Pairs) -> list[str]:

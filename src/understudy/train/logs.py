@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from understudy.core.errors import missing_extra, unknown
-from understudy.core.storage import check_place
+from understudy.core.errors import RunError, missing_extra, unknown
+from understudy.core.paths import check_file_path, check_own_file, is_own_file
+from understudy.core.text import quoted
 from understudy.train.log_writers import (
+    COLUMNS,
     METRICS,
     Pairs,
     Round,
@@ -44,6 +46,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 PACKAGES = {"tensorboard": ("tensorboardX", "SummaryWriter"), "wandb": ("wandb", "init")}
 """The package of each kind, and a name in it: an empty folder called `wandb` can be imported too."""
 LOGS, EVALUATION = ".logs", ".evaluation"
+OWN = (METRICS, "tensorboard", "wandb", "wandb.json")
+"""What RUN.logs holds."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Logs:
         kinds = (self.kinds,) if isinstance(self.kinds, str) else self.kinds
         object.__setattr__(self, "kinds", tuple(dict.fromkeys(kinds)))
         check_kinds(self.kinds)
-        check_place(Path(self.directory) / METRICS)
+        check_file_path(Path(self.directory) / METRICS)
 
     @contextmanager
     def opened(self, pairs: Pairs, config: dict[str, Any]) -> "Iterator[Recorder]":
@@ -152,13 +156,24 @@ def log_evaluation(
         _succeeds(kind, {"tensorboard": tensorboard, "wandb": wandb}[kind])
 
 
+def check_logs(run: str | os.PathLike[str]) -> None:
+    """Raise if RUN.logs exists and is not a folder of logs: its files are moved, and its metrics.csv is removed."""
+    logs = Path(f"{run}{LOGS}")
+    if logs.is_symlink():
+        raise RunError(f"'{logs}' is a link, and logs are not written through links: remove it")
+    others = [entry.name for entry in logs.iterdir() if entry.name not in OWN] if logs.is_dir() else []
+    if others:
+        raise RunError(f"'{logs}' holds '{quoted(others[0])}', which is no log: choose another --out, or move it away")
+    check_own_file(logs / METRICS, COLUMNS)
+
+
 def move_logs(run: str | os.PathLike[str]) -> None:
     """Move RUN.logs into the directory of a saved run, which has its own metrics.csv."""
     logs = Path(f"{run}{LOGS}")
-    if not logs.is_dir():
+    if not logs.is_dir() or logs.is_symlink():  # a link may lead to a folder of the user
         return
-    (logs / METRICS).unlink(missing_ok=True)
-    for log in list(logs.iterdir()):
+    _remove_metrics(logs)
+    for log in [logs / name for name in OWN[1:] if os.path.lexists(logs / name)]:
         _succeeds(str(Path(run) / log.name), log.rename, Path(run) / log.name)
     with suppress(OSError):  # it is not empty if a log could not be moved
         logs.rmdir()
@@ -167,9 +182,17 @@ def move_logs(run: str | os.PathLike[str]) -> None:
 def discard(run: str | os.PathLike[str]) -> None:
     """Remove the metrics.csv of a run that failed. TensorBoard and W&B logs stay."""
     logs = Path(f"{run}{LOGS}")
-    (logs / METRICS).unlink(missing_ok=True)
+    if logs.is_symlink():
+        return
+    _remove_metrics(logs)
     with suppress(OSError):  # it does not exist, or holds other logs
         logs.rmdir()
+
+
+def _remove_metrics(logs: Path) -> None:
+    """Remove metrics.csv, unless it is a file of the user."""
+    if is_own_file(logs / METRICS, COLUMNS):
+        (logs / METRICS).unlink()
 
 
 def _add(number: int, metrics: Round, writer: Writer) -> None:

@@ -7,11 +7,12 @@ are donated from call to call. On a CPU the program is called once for each core
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,15 +22,16 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from understudy.collect.base import Collector, Request, offline
-from understudy.core.errors import DivergedError, WorkerError
+from understudy.core.errors import DivergedError, RunError, SpecError, WorkerError
 from understudy.core.progress import Progress
 from understudy.core.types import Dataset, Spec, State
 from understudy.game import Algorithm
-from understudy.train.checkpoints import Checkpoint
+from understudy.train.checkpoints import Checkpoint, Layout, Leaf, has_checkpoint
 from understudy.train.contract import check_policy
 from understudy.train.programs import Program, shares, traced
 from understudy.train.records import (
     RoundRecord,
+    diverged_in,
     finite_mean,
     merged,
     metrics_of,
@@ -86,7 +88,8 @@ def train(
     the end of the round and keeps their results. With a checkpoint, training resumes from it. `visit` may read the
     states after each round. `held_out` has demonstrated steps for payoffs, not for training.
     """
-    return _Loop(algorithm, spec, demonstrations, keys, collector, held_out, checkpoint, log).run(progress, visit)
+    with nullcontext() if checkpoint is None else checkpoint.claimed():
+        return _Loop(algorithm, spec, demonstrations, keys, collector, held_out, checkpoint, log).run(progress, visit)
 
 
 class _Loop:
@@ -116,8 +119,10 @@ class _Loop:
             check_policy(self.algorithm, spec, first, demonstrations)
         self.records: list[RoundRecord] = []
         self.unread: list[list[RoundRecord]] = []
-        self.seconds_before = 0.0
-        saved = None if checkpoint is None else checkpoint.load()
+        self.causes: dict[int, str] = {}
+        """Why runs have diverged."""
+        self.seconds_before, self.unsaved = 0.0, False
+        saved = None if checkpoint is None else checkpoint.load(self._layout)
         if saved is not None:
             self.seconds_before, self.records = saved.seconds, unpacked(saved.records)
             queries = np.sum([record.queries for record in self.records], axis=0)
@@ -155,19 +160,32 @@ class _Loop:
                     self._save(self.checkpoint)
             if self.unread:
                 self._read(progress)
-            if self.checkpoint is not None and (interrupt.is_set() or self.checkpoint.path.exists()):
-                self._save(self.checkpoint)
+            last = self.checkpoint
+            if (
+                last is not None
+                and (interrupt.is_set() or has_checkpoint(last.path))
+                and last.rounds != len(self.records)
+            ):
+                self._save(last)
         short = len(self.records) < self.algorithm.rounds and not self._over()
         return self._result(interrupt.is_set() and short)
 
     def _result(self, interrupted: bool) -> Training:
-        statuses = statuses_of(self.algorithm, self.records, interrupted, self.collector.limit)
-        if all(status.startswith("diverged in round 1:") for status in statuses):
+        self._find_causes()
+        statuses = statuses_of(self.algorithm, self.records, interrupted, self.collector.limit, self.causes)
+        if all(diverged_in(self.records, run) == 0 for run in range(self.runs)):
             if self.checkpoint is not None:  # there is nothing to resume
                 Checkpoint.discard(self.checkpoint.path)
-            reason = statuses[0].split(",")[0]
-            raise DivergedError(f"every run {reason}: lower the learning rate, or look at the data")
+            raise DivergedError(f"every run diverged in round 1: {self.causes[0]}")
         return Training(self._states(), metrics_of(self.records), statuses, self._seconds(), interrupted)
+
+    def _find_causes(self) -> None:
+        """Measure what was not finite in runs that have diverged since the last call."""
+        for run in range(self.runs):
+            index = diverged_in(self.records, run)
+            if index is not None and run not in self.causes:
+                program = next(program for program in self.programs if run in program.runs)
+                self.causes[run] = program.cause_of_divergence(run, index, self.records)
 
     def _seconds(self) -> float:
         return self.seconds_before + time.perf_counter() - self.began
@@ -199,7 +217,11 @@ class _Loop:
         )
         try:
             gathered = self.collector.gather(request)
-        except WorkerError as error:
+        except (WorkerError, SpecError) as error:
+            if call == 0 and self.checkpoint is not None and (self.records or self.unread):
+                if self.unread:
+                    self._read(None)
+                self._save(self.checkpoint)
             raise _resumable(error, self.checkpoint) from error
         if gathered is not None:
             for program in self.programs:
@@ -212,7 +234,12 @@ class _Loop:
             for call in jax.device_get(self.unread)
         ]
         self.unread.clear()
-        self.records.append(merged(calls))
+        record = merged(calls)
+        if self.checkpoint is not None and self.records and {*record.metrics} != {*self.records[-1].metrics}:
+            raise RunError(f"'{self.checkpoint.path}' has other metrics than this training: remove it, and train again")
+        self.records.append(record)
+        if self.collector.waits_for_round:  # its data of this round are still here
+            self._find_causes()
         if self.log is not None:
             self.log(len(self.records), metrics_of(self.records[-1:]))
         if progress is not None:
@@ -221,11 +248,44 @@ class _Loop:
             means = {name: mean for name, mean in means.items() if np.isfinite(mean)}  # round 0 has no episodes
             progress(len(self.records), self.algorithm.rounds, means)
 
+    def _layout(self) -> Layout:
+        """The layout of this training's checkpoint. Runs keep finite states, if their first state is finite."""
+
+        def of_all_runs(array: Any, finite: bool = False) -> Leaf:
+            return Leaf((self.runs, *array.shape[1:]), array.dtype, finite)
+
+        program = self.programs[0]
+
+        def collector(rounds: int) -> list[Leaf]:
+            stored = jax.eval_shape(lambda memory: self.collector.in_program.stored(memory, rounds), program.memory)
+            return [of_all_runs(array) for array in stored]
+
+        states = jax.device_get(jax.tree.leaves(program.states))
+        return Layout(
+            [of_all_runs(x, x.dtype.kind != "f" or bool(np.isfinite(x).all())) for x in states],
+            collector,
+            self.runs,
+            self.algorithm.rounds,
+            len(self.algorithm.stop_reasons),
+            () if self.algorithm.schedule is None else ("return", "env_steps"),
+        )
+
     def _save(self, checkpoint: Checkpoint) -> None:
+        """Write the checkpoint. If that fails, say so once and continue: the result can still be saved at the end."""
         active = self._joined([program.active for program in self.programs])
         memory = [program.stored_memory(len(self.records)) for program in self.programs]
         arrays = [self._joined(part) for part in zip(*memory, strict=True)]
-        checkpoint.save(self._states(), active, packed(self.records), self._seconds(), arrays)
+        try:
+            checkpoint.save(self._states(), active, packed(self.records), self._seconds(), arrays)
+        except (OSError, RunError) as error:
+            if not self.unsaved:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+                kept = f"; {checkpoint.resume_hint}" if has_checkpoint(checkpoint.path) else ""
+                what = f"the checkpoint '{checkpoint.path}' cannot be written ({reason}): training continues"
+                print(f"{what}{kept}", file=sys.stderr)
+            self.unsaved = True
+        else:
+            self.unsaved = False
 
     def _over(self) -> bool:
         """Whether all runs have ended, according to the records read so far."""
@@ -236,9 +296,9 @@ class _Loop:
         return not (going & ~spent(self.records, self.collector.limit)).any()
 
 
-def _resumable(error: WorkerError, checkpoint: Checkpoint | None) -> WorkerError:
+def _resumable(error: WorkerError | SpecError, checkpoint: Checkpoint | None) -> WorkerError | SpecError:
     hint = "" if checkpoint is None else checkpoint.resume_hint
-    return WorkerError(f"{error}; {hint}") if hint else error
+    return type(error)(f"{error}; {hint}") if hint else error
 
 
 @contextmanager

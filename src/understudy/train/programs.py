@@ -15,11 +15,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from understudy.collect.base import Collected, Collector, InProgram, Memory, Now
+from understudy.collect.episodes import GivenEpisodes
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
 from understudy.game import Algorithm
 from understudy.game.schedule import Schedule
+from understudy.game.user_code import calling
 from understudy.train.checkpoints import SavedLoop
 from understudy.train.contract import check_update
+from understudy.train.divergence import Data, cause
 from understudy.train.records import RoundRecord
 
 Leaves = TypeVar("Leaves")
@@ -71,7 +74,7 @@ class Program:
     ):
         init_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
         collect_keys = jax.vmap(jax.random.fold_in, (0, None))(keys[runs], 2)  # 0 and 1 are used by the split
-        self.algorithm, self.collector, self.runs = algorithm, collector, runs
+        self.algorithm, self.spec, self.collector, self.runs = algorithm, spec, collector, runs
         self.keys = RunKeys(update_keys, collect_keys)
         self.demonstrations = demonstrations.of(runs)
         self.held_out = None if held_out is None else held_out.of(runs)
@@ -95,6 +98,44 @@ class Program:
     def stored_memory(self, rounds: int) -> list[Array]:
         """The collector's arrays that a checkpoint stores after `rounds` rounds."""
         return self.collector.in_program.stored(self.memory, rounds)
+
+    def cause_of_divergence(self, run: int, index: int, records: list[RoundRecord]) -> str:
+        """What was not finite when one of the runs diverged in a round. Measured on the state that it has kept."""
+        at = int(np.flatnonzero(self.runs == run)[0])
+        size = int(self.demonstrations.size[at])
+        demonstrated = jax.tree.map(lambda x: np.asarray(x)[:size], self.demonstrations.steps)
+        schedule, update = self.algorithm.schedule, None
+        state = jax.tree.map(lambda x: np.asarray(x[at]), self.states)
+        if schedule is not None:
+            rows = min((index + 1) * schedule.round_steps, schedule.capacity)
+            data = Data.of_replay(demonstrated, self.memory, at, rows, index)
+        else:
+            collected = self._collected_again(at, index, sum(int(record.queries[run]) for record in records[:index]))
+            data = Data.of_episodes(demonstrated, collected)
+            update = None if collected is None else partial(self._updated_again, at, index, collected)
+        return cause(self.algorithm, self.spec, state, records[index], run, data, update)
+
+    def _collected_again(self, at: int, index: int, queries: int) -> Collected | None:
+        """The episodes that a run collected in a round, from the state that it had before. Repeats the random numbers.
+
+        None if they came from the host and are not there any more.
+        """
+        if isinstance(self.collector.in_program, GivenEpisodes) and self.given is None:
+            return None
+        mine = (self.states, self.memory, self.keys, self.given)
+        states, memory, keys, given = jax.tree.map(lambda x: x[at : at + 1], mine)
+        now, left = Now(jnp.asarray(index), jnp.asarray(0)), jnp.asarray([self.collector.limit - queries], jnp.int32)
+        collect_keys = keys.at(None, now).collect
+        found = _collect(self.algorithm, self.collector.in_program, states, memory, given, now, left, collect_keys)
+        collected: Collected = jax.tree.map(lambda x: x[0], jax.device_get(found))
+        return collected
+
+    def _updated_again(self, at: int, index: int, collected: Collected) -> State:
+        """The state that the update of a round returned, with NaN or infinity, computed again on the host's request."""
+        now = Now(jnp.asarray(index), jnp.asarray(0))
+        state, key = jax.tree.map(lambda x: x[at], (self.states, self.keys.at(None, now).update))
+        data = _round_data(self.demonstrations.of(at), None, collected, now)
+        return jax.device_get(_update(self.algorithm, state, data, key))
 
     def policies(self) -> Any:
         """The acting policies of the runs, stacked, on the host."""
@@ -136,7 +177,8 @@ def _init(algorithm: Algorithm, spec: Spec, demonstrations: Dataset, keys: Key[A
 
     def one(run: tuple[Dataset, Key[Array, ""]]) -> State:
         data, key = run
-        return algorithm.init(key, spec, data._replace(steps=demonstrations.steps))
+        with calling(f"{algorithm.card.name}.init", type(algorithm).init):
+            return algorithm.init(key, spec, data._replace(steps=demonstrations.steps))
 
     sizes = demonstrations._replace(steps=None)  # type: ignore[arg-type]
     states = jax.lax.map(one, (sizes, keys))
@@ -152,6 +194,16 @@ def _memory(collector: InProgram, algorithm: Algorithm, states: State, spec: Spe
 @jax.jit
 def _policies(algorithm: Algorithm, states: State) -> Any:
     return jax.vmap(algorithm.acting_policy)(states)
+
+
+@jax.jit
+def _collect(algorithm: Algorithm, collector: InProgram, *inputs: Any) -> Collected:
+    return collector.collect(algorithm, *inputs)[1]
+
+
+@jax.jit
+def _update(algorithm: Algorithm, state: State, data: RoundData, key: Key[Array, ""]) -> State:
+    return algorithm.update(state, data, key)[0]
 
 
 @partial(jax.jit, donate_argnames=("states", "memory"), static_argnames=("count",))
@@ -189,7 +241,9 @@ def _advance(
             queries: Int[Array, ""],
         ) -> tuple[State, Bool[Array, ""], Int[Array, ""], RoundRecord]:
             round_data = _round_data(data, held_out, collected, now)
-            new, info = check_update(algorithm, state, algorithm.update(state, round_data, key))
+            with calling(f"{algorithm.card.name}.update", type(algorithm).update):
+                returned = algorithm.update(state, round_data, key)
+            new, info = check_update(algorithm, state, returned)
             state, finite = _guarded(state, new, info, active)
             new_queries, metrics = jnp.zeros((), jnp.int32), info.metrics
             if collected.mean_return is not None:

@@ -82,8 +82,16 @@ def spent(records: list[RoundRecord], limit: int) -> np.ndarray:
     return np.asarray(np.sum([record.queries for record in records], axis=0) >= limit)
 
 
-def statuses_of(algorithm: Algorithm, records: list[RoundRecord], interrupted: bool, limit: int) -> list[str]:
-    """How each run ended, in a few words."""
+def diverged_in(records: list[RoundRecord], run: int) -> int | None:
+    """The number of the round, from 0, in which a run's numbers were not finite; None if they always were."""
+    rounds = (index for index, record in enumerate(records) if record.active[run] and not record.finite[run])
+    return next(rounds, None)
+
+
+def statuses_of(
+    algorithm: Algorithm, records: list[RoundRecord], interrupted: bool, limit: int, causes: dict[int, str]
+) -> list[str]:
+    """How each run ended, in a few words. `causes` says what was not finite in runs that diverged."""
     statuses = []
     for run in range(len(records[0].active)):
         status = f"interrupted after round {len(records)} of {algorithm.rounds}" if interrupted else "finished"
@@ -91,14 +99,7 @@ def statuses_of(algorithm: Algorithm, records: list[RoundRecord], interrupted: b
             if not record.active[run]:
                 break
             if not record.finite[run]:
-                values = {name: float(value[run]) for name, value in record.metrics.items()}
-                bad = [
-                    f"{name} is {value}"
-                    for name, value in values.items()
-                    if not np.isfinite(value) and name != "return"
-                ]
-                what = bad[0] if bad else "the parameters are not finite"
-                status = f"diverged in round {index + 1}: {what}, so the policy of round {index} is kept"
+                status = f"diverged in round {index + 1}: {causes[run]}; the policy of round {index} is kept"
             elif record.stop[run]:
                 status = f"stopped in round {index + 1}: {algorithm.stop_reasons[int(record.stop[run]) - 1]}"
                 status += f", so the policy of round {index} is kept" if record.undo[run] else ""

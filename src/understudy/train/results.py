@@ -4,6 +4,7 @@
     RUN/metrics.csv     a row for each run and round
     RUN/runs.csv        a row for each run: seed, episodes, held-out payoff, status, whether it was selected
     RUN/policies/*.npz  the policies: plain arrays and JSON
+    RUN/SHA256SUMS      digests of these files
     RUN/tensorboard/, RUN/wandb/    logs of training, with --log (`train.logs`)
 
 The directory is written atomically: it is complete or absent.
@@ -24,15 +25,33 @@ from typing import Any, SupportsFloat, SupportsIndex
 
 import numpy as np
 
-from understudy.core.errors import NeedsError
+from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core.digests import DIGESTS, check_digests, write_digests
+from understudy.core.errors import NeedsError, RunError
+from understudy.core.imports import check_import
+from understudy.core.paths import checked_path
 from understudy.core.progress import Progress
+from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample
-from understudy.core.storage import whole_directory, whole_file, write_json
+from understudy.core.storage import atomic_directory, atomic_file, write_json
+from understudy.core.text import is_line, printable, quoted
 from understudy.core.version import __version__
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm
-from understudy.policies.actor import Actor
-from understudy.policies.saved import load_policy, run_config, run_rows
+from understudy.policies.actor import Actor, read_policy
+from understudy.policies.saved import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
+
+OWN_FILES = (
+    *("config.json", "metrics.csv", "runs.csv", "policies", "policies/episodes*-seed*.npz", DIGESTS),
+    *("tensorboard", "tensorboard/*/events.out.tfevents.*", "wandb.json", "wandb"),
+    *("wandb/run-*", "wandb/offline-run-*", "wandb/latest-run", "wandb/debug*.log"),
+)
+"""The files of a run directory: a directory that holds others is not replaced."""
+RETURNS = (
+    *("env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return", "episodes"),
+    *("train_seconds", "evaluate_seconds"),
+)
+"""The first columns of an evaluation's CSV file."""
 
 
 @dataclass(frozen=True)
@@ -93,21 +112,33 @@ class Result:
         episodes: int = 10,
         seed: int = 0,
         expert: Sample | None = None,
-        workers: int = 1,
+        workers: int | None = None,
         progress: Progress | None = None,
+        step_timeout: float = STEP_TIMEOUT,
     ) -> Evaluation:
         """Evaluate all policies: their returns, and the gap to the expert.
 
-        `env` defaults to the environment of the demonstrations, `expert` to the return that they record.
+        `env` defaults to the environment of the demonstrations, `expert` to the return that they record. The other
+        arguments are those of `understudy.evaluate`.
         """
-        env = next((e for e in (env, self.env, self.config["demonstrations"]["env"]) if e is not None), None)
+        env = self.env if env is None else env
+        if env is None:
+            env = self.config["demonstrations"]["env"]
+            check_import(env, "the run's config.json")  # a file names it, and "module:Id" would import the module
         if env is None:
             raise NeedsError("the environment of these demonstrations has no registered name: pass env=")
-        return evaluate(self.policies, env, episodes, seed, expert or self.expert, workers, progress)
+        expert = expert or self.expert
+        return evaluate(self.policies, env, episodes, seed, expert, workers, progress, step_timeout)
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
-        """Write the run directory atomically. An existing run is overwritten only with `replace=True`."""
-        with whole_directory(directory, replace) as partial:
+        """Write the run directory atomically. With `replace=True`, it may take the place of a run of understudy.
+
+        A directory that is no run, or that holds files of your own besides, is never touched.
+        """
+        directory = checked_path(directory)
+        if replace and directory.is_dir() and any(directory.iterdir()):
+            run_config(directory)  # raises unless understudy wrote it
+        with atomic_directory(directory, OWN_FILES if replace else ()) as partial:
             (partial / "policies").mkdir()
             for run, actor in zip(self.runs, self.policies, strict=True):
                 actor.save(partial / "policies" / f"{run.name}.npz")
@@ -130,6 +161,7 @@ class Result:
                 ),
             )
             write_json(partial / "config.json", self.config)
+            write_digests(partial, _digested(run.name for run in self.runs))
 
     def __repr__(self) -> str:
         return f"Result({self.config['algorithm']['name']}, {len(self.runs)} runs, selected {self.runs[self.selected]})"
@@ -137,15 +169,50 @@ class Result:
 
 def load_run(directory: str | os.PathLike[str]) -> Result:
     """Load a saved run."""
-    directory = Path(directory)
+    directory = checked_path(directory)
     config, rows = run_config(directory), run_rows(directory)
-    runs = [Run(int(r["seed"]), int(r["episodes"]), r["status"], float(r["held_out_payoff"])) for r in rows]
-    policies = [load_policy(directory / "policies" / f"{run.name}.npz") for run in runs]
-    with (directory / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        header, *lines = list(csv.reader(file))
-    table = np.array([[float(value) for value in line] for line in lines]).reshape(len(runs), -1, len(header))
-    metrics = {name: table[:, :, i] for i, name in enumerate(header) if name not in ("seed", "episodes", "round")}
-    return Result(config, runs, policies, metrics, any(run.status.startswith("interrupted") for run in runs))
+    runs = [Run(row.seed, row.episodes, row.status, row.held_out_payoff) for row in rows]
+    seeds, counts = config["seeds"], config["episodes"]
+    pairs = [(seed, count) for count in counts for seed in seeds] if len(seeds) * len(counts) == len(runs) else []
+    if [(run.seed, run.episodes) for run in runs] != pairs:
+        raise _damaged(directory, "runs.csv does not have the runs of config.json")
+    policies = [
+        read_policy(directory / POLICIES / row.policy, diverged=row.status.startswith("diverged")) for row in rows
+    ]
+    if [(actor.about.get("seed"), actor.about.get("episodes")) for actor in policies] != pairs:
+        raise _damaged(directory, "a policy is that of another run")
+    if any(actor.spec != policies[0].spec for actor in policies):
+        raise _damaged(directory, "its policies are for different tasks")
+    metrics = _read_metrics(directory / "metrics.csv", rows)
+    result = Result(config, runs, policies, metrics, any(run.status.startswith("interrupted") for run in runs))
+    if not rows[result.selected].selected:
+        raise _damaged(directory, "the payoffs in runs.csv select another run")
+    check_digests(directory, _digested(run.name for run in runs), REMEDY)
+    return result
+
+
+def _digested(runs: Iterable[str]) -> list[str]:
+    """The files of a run directory that have a digest: all but the logs."""
+    return ["config.json", "metrics.csv", "runs.csv", *(f"{POLICIES}/{name}.npz" for name in runs)]
+
+
+def _damaged(directory: Path, reason: str) -> RunError:
+    return RunError(f"'{quoted(directory, 1000)}' is damaged, {reason}: {REMEDY}")
+
+
+def _read_metrics(path: Path, runs: list[RunRow]) -> dict[str, np.ndarray]:
+    """The metrics in metrics.csv: name → (runs, rounds)."""
+    file = FileReader(path, "the metrics of a run", REMEDY)
+    keys = dict.fromkeys(("seed", "episodes", "round"), lambda text: whole(text, 0, MOST_SEED))
+    rows = file.csv(keys, number)
+    rounds = len(rows) // len(runs)
+    expected = [(run.seed, run.episodes, round_ + 1) for run in runs for round_ in range(rounds)]
+    if [(row["seed"], row["episodes"], row["round"]) for row in rows] != expected:
+        raise file.damaged("it does not have each round of each run once, in order")
+    names = [name for name in (rows[0] if rows else ()) if name not in keys]
+    if not all(is_line(name) for name in names):
+        raise file.damaged("its columns have names that are not printable")
+    return {name: np.array([row[name] for row in rows]).reshape(len(runs), rounds) for name in names}
 
 
 def hyperparameters(algorithm: Algorithm) -> dict[str, Any]:
@@ -176,23 +243,10 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
     settings = result.config["algorithm"]
     made = provenance()
     tail = [
-        " && ".join(dict.fromkeys([result.config["command"], made["command"]])),
+        " && ".join(dict.fromkeys([printable(result.config["command"]), made["command"]])),
         " ".join(f"{name}={version}" for name, version in result.config["versions"].items()),
         result.config["device"],
         made["date"],
-    ]
-    header = [
-        "env",
-        "algorithm",
-        "preset",
-        "seed",
-        "x_kind",
-        "x",
-        "mean_return",
-        "std_return",
-        "episodes",
-        "train_seconds",
-        "evaluate_seconds",
     ]
     rows = [
         [
@@ -211,7 +265,7 @@ def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list
         ]
         for about, returns in zip(evaluation.about, evaluation.returns, strict=True)
     ]
-    return [*header, "command", "versions", "device", "date"], rows
+    return [*RETURNS, "command", "versions", "device", "date"], rows
 
 
 def provenance() -> dict[str, Any]:
@@ -220,7 +274,7 @@ def provenance() -> dict[str, Any]:
 
     packages = {name: metadata.version(name) for name in ("jax", "equinox", "optax", "numpy", "gymnasium")}
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    command = " ".join(["understudy" if program == "__main__.py" else program, *sys.argv[1:]])
+    command = printable(" ".join(["understudy" if program == "__main__.py" else program, *sys.argv[1:]]))
     return {
         "command": command,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -231,7 +285,7 @@ def provenance() -> dict[str, Any]:
 
 def write_csv(path: Path, header: list[str], rows: Iterable[list[Any]]) -> None:
     """Write a CSV file atomically."""
-    with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with atomic_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)

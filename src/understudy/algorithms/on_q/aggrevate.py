@@ -39,7 +39,6 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from understudy.core.errors import (
-    SettingError,
     check_layers,
     check_not_negative,
     check_positive,
@@ -48,10 +47,11 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition, appended
 from understudy.game import Algorithm, Card
-from understudy.game.critics import Features, TimedCritic, state_action
+from understudy.game.critics import TimedCritic
+from understudy.game.features import Features, check_features, state_action
 from understudy.game.losses import cloning_loss
 from understudy.game.players import gradient, repeat
-from understudy.game.sampling import Rows, take, with_actions
+from understudy.game.sampling import Rows, only_where, take, with_actions
 from understudy.policies import Carry, Categorical, Gaussian, Normalized, Policy, stochastic_policy
 from understudy.policies.normalization import Normalization
 
@@ -131,8 +131,7 @@ class AggreVaTe(Algorithm):
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
         check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
-        if self.moments is not None and not callable(self.moments):
-            raise SettingError(f"moments is {self.moments!r}: give a function of (obs, act)")
+        check_features(self.moments)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AggreVaTeState:
         policy_key, critic_key = jax.random.split(key)
@@ -159,7 +158,7 @@ class AggreVaTe(Algorithm):
             cloning = jax.vmap(cloning_loss, (None, 0))(policy, batch).mean()
             visited, _ = state.sample(visited_key, self.batch_size)
             act_keys = jax.random.split(act_key, self.batch_size)
-            costs = jax.vmap(partial(self._expected_cost, state.normalization, critic, policy))(visited, act_keys)
+            costs = jax.vmap(partial(self._expected_cost, state, critic, policy))(visited, act_keys)
             return (1 - share) * costs.mean() + cloning_weight * share * cloning
 
         player = repeat(gradient(optax.adamw(self.lr, weight_decay=self.weight_decay)), self.gradient_steps)
@@ -198,13 +197,14 @@ class AggreVaTe(Algorithm):
 
     def _expected_cost(
         self,
-        normalization: Normalization,
+        state: AggreVaTeState,
         critic: TimedCritic,
         policy: StochasticPolicy,
         visited: Transition,
         key: Key[Array, ""],
     ) -> Float[Array, ""]:
-        """E_{a ~ π(s)} f_t(s, a): exact for discrete actions, else one reparametrized sample."""
-        obs = normalization.encode_obs(visited.obs)
+        """E_{a ~ π(s)} f_t(s, a): exact for discrete actions, else one reparametrized sample. 0 without states."""
+        obs = state.normalization.encode_obs(visited.obs)
         acts, weights = policy.support(Carry(visited.t, jnp.zeros_like(visited.t)), obs, key)
-        return weights @ jax.vmap(partial(self.cost, normalization, critic, visited.t, visited.obs))(acts)
+        cost = jax.vmap(partial(self.cost, state.normalization, critic, visited.t, visited.obs))
+        return weights @ only_where(state.aggregated.size > 0, cost, acts)

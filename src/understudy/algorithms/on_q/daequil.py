@@ -42,7 +42,6 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.core.errors import (
-    SettingError,
     check_choice,
     check_layers,
     check_not_negative,
@@ -52,11 +51,12 @@ from understudy.core.errors import (
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, Card
 from understudy.game.best import Best
-from understudy.game.critics import Features, LinearCritic, MLPCritic, as_vector, mean_penalty, state_action
+from understudy.game.critics import LinearCritic, MLPCritic, as_vector, mean_penalty
+from understudy.game.features import Features, check_features, state_action
 from understudy.game.losses import cloning_loss
 from understudy.game.payoffs import action_vector
 from understudy.game.players import Memory, Player, best_response, gradient, repeat
-from understudy.game.sampling import Rows, take, with_actions
+from understudy.game.sampling import Rows, only_where, take, with_actions
 from understudy.policies import Categorical, EnsembleMember, Normalized, Policy, deterministic_policy
 from understudy.policies.normalization import Normalization
 
@@ -149,8 +149,7 @@ class DAeQuIL(Algorithm):
         check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
         check_choice(("network", "linear"), critic=self.critic)
-        if self.moments is not None and not callable(self.moments):
-            raise SettingError(f"moments is {self.moments!r}: give a function of (obs, act)")
+        check_features(self.moments)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAeQuILState:
         policy_key, critic_key = jax.random.split(key)
@@ -169,12 +168,11 @@ class DAeQuIL(Algorithm):
         )
 
     def update(self, state: DAeQuILState, data: RoundData, key: Key[Array, ""]) -> tuple[DAeQuILState, Info]:
-        assert data.expert_actions is not None
         critic_key, policy_key = jax.random.split(key)
         visited = self._with_probabilities(state, data.queried)
         cloning_round = visited.size == 0  # line 1: there are no roll-outs yet
-        critic = self._best_response(state, visited, data.expert_actions, critic_key)  # line 4
-        gaps = self.gaps(state, critic, visited.steps, data.expert_actions)
+        critic = self._best_response(state, visited, data.answers, critic_key)  # line 4
+        gaps = self.gaps(state, critic, visited.steps, data.answers)
         payoff = jnp.sum(jnp.where(visited.mask, gaps, 0)) / jnp.maximum(visited.size, 1)
         critics = jax.tree.map(
             lambda all_, new: jnp.where(cloning_round, all_, all_.at[state.round].set(new)), state.critics, critic
@@ -232,7 +230,7 @@ class DAeQuIL(Algorithm):
         assert isinstance(critic, LinearCritic)
         steps = visited.steps
         learner, expert = (
-            jax.vmap(critic.features)(*self._critic_inputs(state.normalization, steps.obs, act, critic))
+            jax.vmap(critic.moments)(*self._critic_inputs(state.normalization, steps.obs, act, critic))
             for act in (steps.act, answers)
         )
         gap = jnp.sum(jnp.where(visited.mask[:, None], learner - expert, 0), axis=0) / jnp.maximum(visited.size, 1)
@@ -271,13 +269,13 @@ class DAeQuIL(Algorithm):
         return obs, jax.vmap(as_vector, (0, None))(act, critic.actions)
 
     def _cost(self, state: DAeQuILState, policy: EnsembleMember, visited: Transition) -> Float[Array, ""]:
-        """f_i(s, π(s)), with f_i the critic of the state's round."""
+        """f_i(s, π(s)), with f_i the critic of the state's round; 0 if no state was visited yet."""
         critic = take(state.critics, visited.round)
         obs = state.normalization.encode_obs(visited.obs)
         act = _act(policy, visited.t, obs)
-        if self.moments is None:
-            return critic(visited.t, obs, act)
-        return critic(visited.t, visited.obs, state.normalization.decode_unclipped(act))
+        if self.moments is not None:
+            obs, act = visited.obs, state.normalization.decode_unclipped(act)
+        return only_where(state.aggregated.size > 0, partial(critic, visited.t), obs, act)
 
     def _distance(self, state: DAeQuILState, policy: EnsembleMember, visited: Transition) -> Float[Array, ""]:
         """‖π(s) − π_0(s)‖², of actions or, if discrete, of probabilities."""

@@ -65,7 +65,8 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Pair, RoundData, Samples, Transition
 from understudy.game import Card, adjustable
-from understudy.game.critics import Critic, MLPCritic, penalty_between, state_action
+from understudy.game.critics import Critic, MLPCritic, penalty_between
+from understudy.game.features import state_action
 from understudy.game.kernels import GaussianKernel
 from understudy.game.players import Memory, gradient, repeat
 from understudy.game.sampling import Rows, take

@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.core import display
 from understudy.core.errors import check_whole
-from understudy.core.storage import check_place
+from understudy.core.paths import check_file_path, check_new_file, check_own_file
 from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
 from understudy.paper.theory import figures, measurements
 from understudy.paper.theory.measurements import BoundCheck, ExampleRecoverability, GapGrowth, TreeCost
@@ -30,8 +30,7 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
     check_whole(1, mdps=mdps)
     check_whole(0, seed=seed)
     directory = Path(out)
-    for name in ("theory.csv", "theory.png", *(("theory-iterations.csv", "theory-iterations.png") if full else ())):
-        check_place(directory / name)
+    _check_directory(directory, full)
     directory.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     with display.working("growth of the gap"):
@@ -63,6 +62,15 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
         write_csv(directory / "theory-iterations.csv", header, [[*one, *made] for one in iterations])
         figures.draw_iterations(iterations, directory / "theory-iterations.png")
         print(f"Iterations: {directory}/theory-iterations.csv and .png")
+
+
+def _check_directory(directory: Path, full: bool) -> None:
+    """Raise if the directory has files of the same names that this command has not written."""
+    table = directory / "theory.csv"
+    check_own_file(table, ",".join(HEADER))
+    figure_names = ("theory.png", *(f"{name}.png" for name in figures.EXAMPLES))
+    for name in (*figure_names, *(("theory-iterations.csv", "theory-iterations.png") if full else ())):
+        (check_file_path if table.exists() else check_new_file)(directory / name)
 
 
 def _print_growth(growth: Sequence[GapGrowth]) -> None:

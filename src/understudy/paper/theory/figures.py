@@ -21,6 +21,14 @@ from understudy.paper.theory.measurements import (
 from understudy.tabular import examples
 from understudy.tabular.solvers import Solution
 
+EXAMPLES = {
+    "loop": examples.loop(8),
+    "cliff": examples.cliff(8),
+    "unicycle": examples.unicycle(8),
+    "tree": examples.tree(3, 3),
+}
+"""The example MDPs that are drawn, by the names of their files."""
+
 
 def draw(
     growth: Sequence[GapGrowth],
@@ -92,8 +100,8 @@ def _draw_trees(axis: Any, trees: Sequence[TreeCost]) -> None:
 
 def draw_examples(directory: Path) -> None:
     """Draw the four example MDPs, one file each."""
-    for example in (examples.loop(8), examples.cliff(8), examples.unicycle(8), examples.tree(3, 3)):
-        draw_example(example, directory / f"{example.name.lower()}.png")
+    for name, example in EXAMPLES.items():
+        draw_example(example, directory / f"{name}.png")
 
 
 def draw_iterations(rows: Sequence[SolverIterations], path: Path) -> None:

@@ -6,6 +6,7 @@ escaped. The page's content security policy allows its own script, by its digest
 
 import base64
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -30,6 +31,8 @@ from understudy.studies.report.provenance import cost_section, provenance_sectio
 from understudy.studies.report.summary import summarize
 from understudy.studies.report.table import CAPTION, results_table
 
+GENERATOR = '<meta name="generator" content="understudy study report">'
+"""Marks a page as a report, which a later report may replace."""
 IMAGE_TYPES = {b"\x89PNG\r\n\x1a\n": "png", b"GIF87a": "gif", b"GIF89a": "gif"}
 
 
@@ -69,7 +72,7 @@ def render(
         provenance_section(records, command),
     ]
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n{GENERATOR}\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
@@ -186,7 +189,10 @@ def _algorithms_section(tasks: Sequence[TaskResults]) -> str:
 
 
 def _card_row(name: str) -> list[str]:
+    module, colon, _ = name.partition(":")
     try:
+        if colon and module not in sys.modules:  # a record is data: it does not import code
+            raise UnderstudyError(f"{module} is not imported")
         card = find(name).card
     except UnderstudyError:  # for example the records of an algorithm that is not installed here
         return [name, "not installed", "", "", "", "", ""]

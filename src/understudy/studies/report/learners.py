@@ -15,9 +15,9 @@ import numpy as np
 
 from understudy.core.errors import RunError
 from understudy.core.statistics import Interval, Sample, interval
-from understudy.studies.cells import FINAL
 from understudy.studies.curves import Curve, learner_name
 from understudy.studies.published import FindPublished, Published, nothing_published
+from understudy.studies.records import FINAL
 from understudy.studies.report.formatting import plural
 
 Record = dict[str, Any]

@@ -1,0 +1,195 @@
+"""One copy of a Gymnasium environment, whose mistakes become errors that name it, the seed of its episode and the step.
+
+What an environment returns is checked at every step, so that a wrong number is not blamed on the policy that gets it.
+Steps are counted from 1: the error of step 5 comes back from the fifth call of `step` after `reset(seed=...)`.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+import gymnasium
+import numpy as np
+
+from understudy.core.errors import SpecError, UnderstudyError, WorkerError
+from understudy.core.text import quoted
+from understudy.core.types import Spec
+
+T = TypeVar("T")
+OURS, MAKE, RESET, STEP, CLOSE = range(5)
+"""Who has the word: our own code, or the environment that is made, reset, stepped or closed."""
+NO_RUN = -1
+NUMERIC = "fiub"
+"""Kinds of NumPy arrays that hold real numbers."""
+FAILURES = (Exception, SystemExit)
+"""What an environment may raise. `sys.exit` in a simulator must not end the program without a word."""
+LARGEST = float(np.finfo(np.float32).max)
+Report = Callable[[int, int, int, int], None]
+"""Called before each call of an environment with the phase, the run's seed, the episode's seed and the step."""
+
+
+class StepResult(NamedTuple):
+    """What a step returned, checked."""
+
+    obs: np.ndarray
+    reward: float
+    terminal: bool
+    truncated: bool
+
+
+def no_report(phase: int, run: int, seed: int, step: int) -> None:
+    """For environments that step in this process."""
+
+
+def where(phase: int, run: int, seed: int, step: int) -> str:
+    """The words for a place in an episode."""
+    at = f"step {step} of the episode with seed {seed}"
+    words = {MAKE: "its constructor", RESET: f"reset(seed={seed})", CLOSE: f"close() after {at}"}.get(phase, at)
+    return words if run == NO_RUN else f"{words} (run of seed {run})"
+
+
+def reason(error: BaseException) -> str:
+    """The class and the first line of an exception."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 (an exception of a user's own class)
+        lines = []
+    return f"{type(error).__name__}: {quoted(lines[0], 300)}" if lines else type(error).__name__
+
+
+def made(name: str, make: Callable[[], T]) -> T:
+    """What `make()` returns. Errors of an environment's constructor name the environment."""
+    try:
+        return make()
+    except UnderstudyError:
+        raise
+    except FAILURES as error:
+        raise WorkerError(f"{name} could not be made: {reason(error)}") from error
+
+
+class CheckedEnv:
+    """A copy of a Gymnasium environment. `make` makes it; `run` is the seed of the run that it belongs to."""
+
+    def __init__(self, name: str, spec: Spec, make: Any, run: int = NO_RUN, report: Report = no_report):
+        self.name, self._shape, self._run, self._report = name, spec.obs_shape, run, report
+        # Ctrl-C comes as a KeyboardInterrupt in this process. A worker ignores it: there it is the environment's own.
+        self._failures = FAILURES if report is no_report else BaseException
+        self._place = (MAKE, 0, 0)
+        report(MAKE, run, 0, 0)
+        self._env: gymnasium.Env[Any, Any] = made(name, make)
+        self.action_kind = self._env.action_space.dtype
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode; returns its first observation."""
+        self._enter(RESET, seed, 0)
+        try:
+            return self._started(self._env.reset(seed=seed))
+        except UnderstudyError:
+            raise
+        except self._failures as error:
+            raise self._raised(error) from error
+
+    def step(self, action: Any) -> StepResult:
+        _, seed, count = self._place
+        self._enter(STEP, seed, count + 1)
+        try:
+            return self._stepped(self._env.step(action))
+        except UnderstudyError:
+            raise
+        except self._failures as error:
+            raise self._raised(error) from error
+
+    def close(self) -> None:
+        """Its episodes are complete: nothing is lost by a simulator that fails here."""
+        self._enter(CLOSE, *self._place[1:])
+        with suppress(*FAILURES):
+            self._env.close()
+
+    def _enter(self, phase: int, seed: int, step: int) -> None:
+        self._place = (phase, seed, step)
+        self._report(phase, self._run, seed, step)
+
+    def _started(self, returned: Any) -> np.ndarray:
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            self._wrong(described(returned), "from", "reset must return (observation, info)")
+        return self._observation(returned[0])
+
+    def _stepped(self, returned: Any) -> StepResult:
+        if not isinstance(returned, tuple) or len(returned) != 5:
+            self._wrong(
+                described(returned), "from", "step must return (observation, reward, terminated, truncated, info)"
+            )
+        obs, reward, terminated, truncated, _ = returned
+        terminal, cut = self._flag("terminated", terminated), self._flag("truncated", truncated)
+        return StepResult(self._observation(obs), self._reward(reward), terminal, cut)
+
+    def _observation(self, obs: Any) -> np.ndarray:
+        if type(obs) is not np.ndarray or obs.shape != self._shape or obs.dtype.kind not in NUMERIC:
+            given, obs = obs, as_numbers(obs)
+            if obs is None or obs.shape != self._shape:
+                self._wrong(described(given), "as its observation in", f"numbers of shape {self._shape} are needed")
+        numbers: np.ndarray = obs.astype(np.float32)  # a copy: some environments return the same array every time
+        if not math.isfinite(numbers.dot(numbers)) and not np.isfinite(numbers).all():
+            self._not_finite(numbers[~np.isfinite(numbers)][0], "observation")
+        return numbers
+
+    def _reward(self, reward: Any) -> float:
+        if not isinstance(reward, float | int):
+            number = as_numbers(reward)
+            if number is None or number.size != 1:
+                self._wrong(described(reward), "as its reward in", "a number is needed")
+            reward = number.item()
+        if not -LARGEST <= reward <= LARGEST:
+            if not math.isfinite(reward):
+                self._not_finite(reward, "reward")
+            self._wrong(f"{float(reward):.3g}", "as its reward in", f"numbers up to {LARGEST:.3g} can be stored")
+        return float(reward)
+
+    def _flag(self, name: str, flag: Any) -> bool:
+        if not isinstance(flag, bool | np.bool_) and not (
+            isinstance(flag, np.ndarray) and flag.dtype == bool and flag.size == 1
+        ):
+            self._wrong(described(flag), f"as `{name}` in", "a bool is needed")
+        return bool(flag)
+
+    def _where(self) -> str:
+        phase, seed, step = self._place
+        return where(phase, self._run, seed, step)
+
+    def _raised(self, error: BaseException) -> WorkerError:
+        return WorkerError(f"{self.name} raised {reason(error)} in {self._where()}")
+
+    def _wrong(self, given: str, relation: str, needed: str) -> NoReturn:
+        raise SpecError(f"{self.name} returned {given} {relation} {self._where()}: {needed}")
+
+    def _not_finite(self, value: Any, what: str) -> NoReturn:
+        raise SpecError(
+            f"{self.name} returned {value} in its {what} in {self._where()}: numbers must be finite; one of "
+            "gymnasium.wrappers can clip or replace them"
+        )
+
+
+def as_numbers(value: Any) -> np.ndarray | None:
+    """An array of real numbers, or None if the value is something else."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # noqa: BLE001 (rows of different lengths, or an object of the user)
+        return None
+    return array if array.dtype.kind in NUMERIC and not np.ma.is_masked(value) else None
+
+
+def described(value: Any) -> str:
+    """What a value is, in a few words for an error."""
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return f"the text '{quoted(value, 40)}'"
+    if np.ma.is_masked(value):
+        return "an array with masked values"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, bool | int | float | complex | np.generic):
+        return f"{quoted(value, 40)} ({type(value).__name__})"
+    size = f" of {len(value)} values" if isinstance(value, tuple | list) else ""
+    return f"a {type(value).__name__}{size}"
