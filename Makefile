@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all check try lint tables bench clean
+.PHONY: demo test test-all check try lint tables bench soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/understudy demo
@@ -37,6 +37,10 @@ lint: $(VENV)/.installed-test
 tables: $(VENV)/.installed
 	$(BIN)/python tools/taxonomy.py
 	$(BIN)/python tools/tables.py
+
+# 40 minutes of mixed work with random kills, damaged files, full disks and hung environments; ends with a table.
+soak: $(VENV)/.installed
+	$(BIN)/python tools/soak.py --out out/soak.csv
 
 # The peers of the benchmarks need an older Gymnasium, so they live in an environment of their own.
 bench: $(VENV)/.installed .venv-bench/.installed
