@@ -63,8 +63,8 @@ class RunOptions:
     """Number of demonstrated episodes to use. Several numbers train every seed on each."""
     seeds: int = 1
     """Number of seeds, 0 to N-1, trained in one program."""
-    policy_obs: Annotated[tuple[int, ...], default("all")] = ()
-    """Indices of the observation entries that the policy sees; critics see all."""
+    policy_obs: Annotated[tuple[str, ...], default("all")] = ()
+    """Indices of the observation entries that the policy sees, or names of its parts; critics see all."""
     holdout: float = HOLDOUT
     """Fraction of demonstrated steps held out to select among the policies."""
     log: Kinds = ()

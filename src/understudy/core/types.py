@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int, Key
 from understudy.core.arrays import Array
 from understudy.core.errors import SettingError, SpecError
 from understudy.core.memory import array_bytes, readable
+from understudy.core.parts import Parts, check_parts
 from understudy.core.text import quoted
 
 DEFAULT_WIDTH = DEFAULT_BATCH = 256
@@ -110,8 +111,11 @@ class Spec:
     horizon: int
     policy_obs: tuple[int, ...] | None = None
     """Indices of the flat observation that the policy sees; None: all. Critics see all of them."""
+    obs_parts: Parts = ()
+    """Names and sizes of the parts of the flat observation, in order; empty: no names."""
 
     def __post_init__(self) -> None:
+        check_parts(self.obs_parts, self.obs_size)
         if self.policy_obs is None:
             return
         seen = tuple(self.policy_obs) if isinstance(self.policy_obs, Iterable) else ()
@@ -141,7 +145,7 @@ class Spec:
         """The same task with `count` more numbers at the end of the observation, visible to the policy."""
         size = self.obs_size + count
         seen = None if self.policy_obs is None else (*self.policy_obs, *range(self.obs_size, size))
-        return replace(self, obs_shape=(size,), policy_obs=seen)
+        return replace(self, obs_shape=(size,), policy_obs=seen, obs_parts=())
 
 
 class Transition(NamedTuple):

@@ -3,12 +3,13 @@
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, SupportsIndex
+from typing import Any, SupportsFloat, SupportsIndex
 
 import numpy as np
 
-from understudy.core.errors import DemonstrationError
-from understudy.core.text import quoted
+from understudy.core.errors import DemonstrationError, SpecError
+from understudy.core.parts import Parts, check_parts
+from understudy.core.text import is_line, quoted
 from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete, actions_memory
 
 PER_STEP = ("observations", "actions", "next_observations", "terminals", "rewards")
@@ -158,6 +159,44 @@ class Checker:
         if isinstance(space, Discrete):
             raise self.error(f"actions are real numbers, but action_space is Discrete({space.n}): pass integers")
         return self._continuous(self.rows("actions", array, lengths), space, lengths)
+
+    def parts(self, parts: Parts, size: int) -> None:
+        """Raise unless the named parts fill an observation of this size."""
+        try:
+            check_parts(tuple(parts), size)
+        except SpecError as error:
+            raise self.error(str(error)) from error
+
+    def flags(self, name: str, value: Any, count: int) -> np.ndarray | None:
+        """`count` booleans, or None."""
+        if value is None:
+            return None
+        array = self.numbers(name, value)
+        if array.shape != (count,) or not np.isin(array, (0, 1)).all():
+            raise self.error(f"{name} has shape {array.shape} and type {array.dtype}: {count} booleans are needed")
+        return array.astype(bool)
+
+    def texts(self, name: str, value: Any, count: int, longest: int) -> tuple[str, ...] | None:
+        """`count` lines of text, or None."""
+        if value is None:
+            return None
+        lines = tuple(value)
+        if len(lines) != count or not all(is_line(line, longest) for line in lines):
+            raise self.error(f"{name} is {quoted(lines)}: {count} lines of printable text are needed")
+        return lines
+
+    def line(self, name: str, value: Any, longest: int) -> str | None:
+        """One line of text, or None."""
+        lines = self.texts(name, None if value is None else (value,), 1, longest)
+        return None if lines is None else lines[0]
+
+    def positive(self, name: str, value: Any) -> float | None:
+        """A finite number above 0, or None."""
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not 0 < float(value) < math.inf:
+            raise self.error(f"{name} is {quoted(repr(value))}: a number above 0 is needed")
+        return float(value)
 
     def _discrete(
         self, actions: np.ndarray, space: Discrete | None, lengths: np.ndarray

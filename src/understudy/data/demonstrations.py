@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, SupportsFloat
 
 import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.errors import DemonstrationError, SettingError, check_whole
+from understudy.core.parts import Parts
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
 from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition
 from understudy.data.checks import Checker
+from understudy.data.details import Details
 
 Ends = Literal["time_limit", "terminal"]
 
@@ -50,6 +52,10 @@ class Demonstrations:
     """Mean, standard deviation and number of episodes of the expert's return, if there are no rewards."""
     bounds_from_data: bool = False
     """Whether the action bounds are the extremes of the data, because none were given."""
+    obs_parts: Parts = ()
+    """Names and sizes of the parts of an observation, in order; empty: no names."""
+    details: Details = field(default_factory=Details)
+    """Success, tasks, interventions and other facts that algorithms do not see."""
 
     @classmethod
     def from_arrays(
@@ -67,6 +73,8 @@ class Demonstrations:
         env: str | None = None,
         ends: Ends = "time_limit",
         recorded_return: tuple[float, float, int] | None = None,
+        obs_parts: Parts = (),
+        details: Details | None = None,
         source: str = "demonstrations",
     ) -> "Demonstrations":
         """Check the arrays and make demonstrations from them.
@@ -96,6 +104,7 @@ class Demonstrations:
         if ends not in ("time_limit", "terminal"):
             raise check.error(f"ends is '{quoted(ends)}': choose 'time_limit' or 'terminal'")
         horizon = check.horizon(horizon, lengths)
+        check.parts(obs_parts, observations.shape[1])
         return cls(
             observations=observations,
             actions=actions,
@@ -109,6 +118,8 @@ class Demonstrations:
             ends=ends,
             recorded_return=recorded_return,
             bounds_from_data=action_space is None and isinstance(space, Continuous),
+            obs_parts=tuple(obs_parts),
+            details=(details or Details()).checked(check, lengths, actions),
         )
 
     @property
@@ -121,7 +132,7 @@ class Demonstrations:
 
     @property
     def spec(self) -> Spec:
-        return Spec((self.observations.shape[1],), self.action_space, self.horizon)
+        return Spec((self.observations.shape[1],), self.action_space, self.horizon, obs_parts=self.obs_parts)
 
     @property
     def returns(self) -> np.ndarray | None:
@@ -158,6 +169,7 @@ class Demonstrations:
             next_observations=head(self.next_observations),
             terminals=head(self.terminals),
             rewards=head(self.rewards),
+            details=self.details.first(episodes, steps),
         )
 
     def for_task(self, spec: Spec, name: str) -> "Demonstrations":
@@ -214,9 +226,10 @@ class Demonstrations:
         return part(~held), part(held if held.any() else ~held)
 
     def save(self, path: str | os.PathLike[str], replace: bool = True) -> None:
-        """Write an npz file of plain arrays. On an error no partial file is left.
+        """Write an npz file of plain arrays, or another format by its ending or "format:path".
 
-        An old file is replaced; with `replace=False` it stays, and RunError is raised.
+        On an error no partial file is left. An old file is replaced; with `replace=False` it stays, and RunError is
+        raised.
         """
         from understudy.data.files import save
 

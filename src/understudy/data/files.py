@@ -1,48 +1,17 @@
-"""Demonstration files: npz files of plain arrays, read without pickle, and the bundled ones.
-
-observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
-last_observations (episodes, obs) or next_observations (N, obs)                            optional
-terminals (N,)    rewards (N,)                                                             optional
-action_low, action_high (act,) or action_count ()    horizon ()    env    ends             optional
-mean_return, std_return ()    the expert's return, if there are no rewards                optional
-
-Usually the observation after a step is the next row of `observations`. If this holds bit for bit for all but the last
-steps of episodes, only the final observations are written, as `last_observations`, which halves the file.
-
-A file may come from a stranger. `core.reader` reads it: types, shapes and sizes first, no other members, no pickles.
-"""
+"""`load` and `save`: demonstrations in any format, recognised by looking at the file, and the bundled ones."""
 
 import os
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
 
-import numpy as np
-
-from understudy.core.errors import DemonstrationError, SpecError, unknown
+from understudy.core.errors import DemonstrationError, SettingError, unknown
 from understudy.core.paths import checked_path
-from understudy.core.reader import NUMBERS, TEXT, Expected, FileReader
-from understudy.core.storage import write_npz
-from understudy.core.text import is_line, quoted
-from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete
-from understudy.data.checks import Checker
-from understudy.data.demonstrations import Demonstrations, Ends, shifted
+from understudy.core.text import quoted
+from understudy.data.demonstrations import Demonstrations, Ends
+from understudy.data.formats import FORMATS, Format, Selection
 
-REQUIRED = ("observations", "actions", "lengths")
-LONGEST_NAME = 200
-"""Characters of the environment's name."""
-ROWS, NUMBER = Expected(NUMBERS, itemsize=4), Expected("fiu", most=64)
-NAME = Expected(TEXT, most=4 * LONGEST_NAME)
-MEMBERS = {
-    **dict.fromkeys(("observations", "actions", "next_observations", "last_observations", "rewards"), ROWS),
-    "terminals": Expected(NUMBERS),
-    "lengths": Expected(NUMBERS, itemsize=8),
-    **dict.fromkeys(("action_low", "action_high"), Expected("fiu", itemsize=8)),
-    **dict.fromkeys(("action_count", "horizon", "mean_return", "std_return", "return_episodes"), NUMBER),
-    **dict.fromkeys(("env", "ends"), NAME),
-}
-"""The arrays that are read. Others are left alone."""
-LARGEST_RETURN, MOST_EPISODES = 1e30, 1_000_000_000
+LONGEST_PATH = 1000
 
 
 def bundled() -> dict[str, Path]:
@@ -51,99 +20,70 @@ def bundled() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.npz"))}
 
 
-def load(name_or_path: str | os.PathLike[str], episodes: int | None = None, ends: Ends | None = None) -> Demonstrations:
-    """Load bundled demonstrations by name, or an npz file. `episodes` keeps only the first ones.
+def load(
+    source: str | os.PathLike[str],
+    episodes: int | None = None,
+    ends: Ends | None = None,
+    keys: Sequence[str] = (),
+    filter: str | None = None,
+) -> Demonstrations:
+    """Load demonstrations: the name of a bundled task, the path of a data set in any known format, or "format:path".
 
-    `ends` says how episodes end if the file does not: at a time limit (the default) or in a terminal state.
+    Args:
+        source: The format is recognised by looking. "minari:ID", "lerobot:DIR" and so on name it.
+        episodes: Keep only the first ones.
+        ends: How episodes end if the data does not say: at a time limit (the default) or in a terminal state.
+        keys: Observation keys to use, in this order, for formats with several.
+        filter: A named subset of the episodes, for formats that have them.
     """
-    name = str(checked_path(name_or_path))
-    known = bundled()
-    if name in known:
-        path = known[name]
-    elif Path(name).exists():
-        path = Path(name)
-    elif name.endswith(".npz") or os.sep in name:
-        raise DemonstrationError(
-            f"no file '{quoted(name, 1000)}': check the path, or pass a bundled name ({', '.join(known)})"
-        )
-    else:
-        raise unknown("demonstrations", quoted(name), known, "Or pass the path of an npz file.")
-    demonstrations = _read(path, ends)
+    name = str(checked_path(source))
+    if isinstance(keys, str):
+        raise SettingError(f"keys is {keys!r}: a list of names is needed, such as [{keys!r}]")
+    selection = Selection(tuple(keys), filter, episodes, ends)
+    format_, path = _found(name)
+    demonstrations = format_.read(path, selection)
     return demonstrations if episodes is None else demonstrations.first(episodes)
 
 
-def save(demonstrations: Demonstrations, path: str | os.PathLike[str], replace: bool = True) -> None:
-    """Write an npz file of plain arrays. On an error no partial file is left."""
-    d = demonstrations
-    arrays: dict[str, Any] = {
-        "observations": d.observations,
-        "actions": d.actions,
-        "lengths": d.lengths,
-        "horizon": d.horizon,
-        "ends": d.ends,
-    }
-    if d.next_observations is not None:
-        last = d.next_observations[np.cumsum(d.lengths) - 1]
-        repeated = shifted(d.observations, d.lengths, last).tobytes() == d.next_observations.tobytes()
-        arrays |= {"last_observations": last} if repeated else {"next_observations": d.next_observations}
-    for key in ("terminals", "rewards", "env"):
-        if getattr(d, key) is not None:
-            arrays[key] = getattr(d, key)
-    if isinstance(d.action_space, Discrete):
-        arrays["action_count"] = d.action_space.n
-    elif not d.bounds_from_data:
-        arrays["action_low"], arrays["action_high"] = d.action_space.low, d.action_space.high
-    if d.recorded_return is not None:
-        arrays["mean_return"], arrays["std_return"], arrays["return_episodes"] = d.recorded_return
-    write_npz(checked_path(path), arrays, replace)
+def save(demonstrations: Demonstrations, target: str | os.PathLike[str], replace: bool = True) -> None:
+    """Write demonstrations. The ending of the path chooses the format, or "format:path" names it.
+
+    On an error no partial file is left. With `replace=False` an old file stays, and RunError is raised.
+    """
+    name = str(checked_path(target))
+    format_, path = _target(name)
+    if format_.write is None:
+        known = ", ".join(one.name for one in FORMATS.values() if one.write is not None)
+        raise SettingError(f"{format_.title} files are only read: write one of {known}, as in '{format_.name}:PATH'")
+    format_.write(demonstrations, path, replace)
 
 
-def _read(path: Path, ends: Ends | None) -> Demonstrations:
-    file = FileReader(path, "a file of demonstrations", "see docs/demonstrations.md", DemonstrationError)
-    check = Checker(file.name)
-    arrays = file.npz(MEMBERS.get, REQUIRED, lambda headers: check.shapes({k: h.shape for k, h in headers.items()}))
-    recorded = None
-    if "mean_return" in arrays and "std_return" in arrays:
-        episodes = check.number("return_episodes", arrays, 1, MOST_EPISODES, whole=True)
-        recorded = (
-            check.number("mean_return", arrays, -LARGEST_RETURN, LARGEST_RETURN),
-            check.number("std_return", arrays, 0, LARGEST_RETURN),
-            arrays["lengths"].size if episodes is None else episodes,
-        )
-    return Demonstrations.from_arrays(
-        arrays["observations"],
-        arrays["actions"],
-        arrays["lengths"],
-        next_observations=arrays.get("next_observations"),
-        last_observations=arrays.get("last_observations"),
-        terminals=arrays.get("terminals"),
-        rewards=arrays.get("rewards"),
-        action_space=_space(check, arrays),
-        horizon=check.number("horizon", arrays, 1, MOST_STEPS, whole=True),
-        env=_text(check, arrays, "env"),
-        ends=ends or cast(Ends, _text(check, arrays, "ends") or "time_limit"),
-        recorded_return=recorded,
-        source=file.name,
-    )
+def _found(name: str) -> tuple[Format, Path]:
+    """The format and the path of a data set."""
+    known = bundled()
+    if name in known:
+        return FORMATS["npz"], known[name]
+    prefix, colon, rest = name.partition(":")
+    if colon and prefix in FORMATS and not Path(name).exists():
+        return FORMATS[prefix], FORMATS[prefix].locate(rest)
+    path = Path(name)
+    if not path.exists():
+        if path.suffix or os.sep in name:
+            raise DemonstrationError(
+                f"no file '{quoted(name, LONGEST_PATH)}': check the path, or pass a bundled name ({', '.join(known)})"
+            )
+        raise unknown("demonstrations", quoted(name), known, "Or pass the path of a data set.")
+    found = [one for one in FORMATS.values() if one.recognises(path)]
+    if len(found) > 1:
+        names = " or ".join(f"{one.name}:{quoted(name, LONGEST_PATH)}" for one in found)
+        raise DemonstrationError(f"'{quoted(name, LONGEST_PATH)}' may have several formats: pass {names}")
+    return (found[0] if found else FORMATS["npz"]), path
 
 
-def _space(check: Checker, arrays: dict[str, np.ndarray]) -> ActionSpace | None:
-    """The action space in the file, or None."""
-    given = [key for key in ("action_low", "action_high") if key in arrays]
-    if len(given) == 1:
-        raise check.error(f"it has only {given[0]}: store both action_low and action_high, or neither")
-    count = check.number("action_count", arrays, 1, MOST_ACTIONS, whole=True)
-    if count is not None:
-        return Discrete(count)
-    try:
-        return Continuous(*(tuple(np.atleast_1d(arrays[key]).tolist()) for key in given)) if given else None
-    except SpecError as error:
-        raise check.error(quoted(error, 300)) from error
-
-
-def _text(check: Checker, arrays: dict[str, np.ndarray], key: str) -> str | None:
-    """A single line of printable text from the file, or None."""
-    text = str(arrays[key].reshape(-1)[0]) if key in arrays else None
-    if text is not None and not (text and is_line(text)):
-        raise check.error(f"{key} is '{quoted(text)}': one line of printable text is needed")
-    return text
+def _target(name: str) -> tuple[Format, Path]:
+    prefix, colon, rest = name.partition(":")
+    if colon and prefix in FORMATS:
+        return FORMATS[prefix], FORMATS[prefix].locate(rest)
+    path = Path(name)
+    found = [one for one in FORMATS.values() if one.suffix and path.suffix == one.suffix]
+    return (found[0] if found else FORMATS["npz"]), path

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any, SupportsIndex, cast
+from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from understudy.core.errors import (
     check_whole,
 )
 from understudy.core.memory import check_memory
+from understudy.core.parts import columns
 from understudy.core.progress import Progress
 from understudy.core.text import quoted
 from understudy.core.types import Dataset, Discrete, Spec
@@ -57,7 +58,7 @@ def imitate(
     progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     visit: loop.Visit | None = None,
-    policy_obs: Sequence[int] | None = None,
+    policy_obs: Sequence[int | str] | None = None,
     workers: int | None = None,
     logs: Logs | str | os.PathLike[str] | None = None,
     step_timeout: float = STEP_TIMEOUT,
@@ -79,7 +80,7 @@ def imitate(
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.
         visit: Called after each round with its number and a function that returns the states of all runs.
-        policy_obs: Indices of the observation that the policy sees. Critics see all of it.
+        policy_obs: Indices of the observation that the policy sees, or names of its parts. Critics see all of it.
         workers: Processes that step a Gymnasium environment (0: this process). The policies do not depend on it.
             Default: one per run, at most one per core; 0 for an environment that cannot be sent to another process.
         logs: A directory where each round is logged as CSV, or `Logs(directory, ["tensorboard"])`.
@@ -101,7 +102,8 @@ def imitate(
     logs = Logs(logs) if isinstance(logs, str | os.PathLike) else logs
     if not isinstance(logs, Logs | None):
         raise SettingError(f"logs is {logs!r}: the name of a directory, or Logs(...), is needed")
-    spec = replace(demonstrations.spec, policy_obs=cast(Any, policy_obs))  # Spec checks it
+    seen = columns(demonstrations.obs_parts, policy_obs, "policy_obs")
+    spec = replace(demonstrations.spec, policy_obs=seen)  # Spec checks it
     count_list = _counts(episodes, demonstrations)
     check_size(algorithm, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
     seed_list = as_seeds(seeds)
