@@ -1,5 +1,6 @@
 """Demonstrations: checks of the data, and saving and loading."""
 
+import dataclasses
 import os
 import pickle
 import tracemalloc
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import understudy as us
 from understudy.core.errors import DemonstrationError, SettingError, SpecError, UnknownNameError
 from understudy.data import bundled
+from understudy.data.details import Details
 
 N = 30
 
@@ -384,3 +386,92 @@ def test_bounds_can_be_lists_and_must_be_numbers():
         us.Continuous(3, 4)
     with pytest.raises(SpecError, match=r"n = 2\.5"):
         us.Discrete(2.5)
+
+
+def detailed():
+    parts = (("arm.position", 1), ("goal", 1))
+    return us.Demonstrations.from_arrays(
+        **arrays(),
+        obs_parts=parts,
+        details=Details(
+            successes=[True, False, True],
+            tasks=("lift the cube", "", "lift the cube"),
+            interventions=np.arange(N) % 3 == 0,
+            action_names=("torque",),
+            action_units="N m",
+            fps=30,
+            origin="somewhere/lift-v0",
+        ),
+    )
+
+
+def test_names_of_parts_and_details_are_saved(tmp_path):
+    given = detailed()
+    given.save(tmp_path / "d.npz")
+    back = us.load(tmp_path / "d.npz")
+    assert back.obs_parts == given.obs_parts
+    for field in dataclasses.fields(Details):
+        one, other = getattr(back.details, field.name), getattr(given.details, field.name)
+        np.testing.assert_array_equal(one, other)
+        assert type(one) is type(other), field.name
+    first = us.load(tmp_path / "d.npz", episodes=2).details
+    assert (len(first.successes), first.tasks, len(first.interventions)) == (2, ("lift the cube", ""), 25)
+
+
+BAD_DETAILS = {
+    "names without sizes": ({"obs_names": np.array(["a", "b"])}, "obs_names and obs_sizes"),
+    "sizes that do not fill": ({"obs_names": np.array(["a"]), "obs_sizes": np.array([3])}, "have 3 numbers"),
+    "names of many megabytes": (
+        {"obs_names": np.array(["a", "b" * 999_999]), "obs_sizes": np.array([1, 1])},
+        "'obs_names' has 8.0 MB",
+    ),
+    "a task that is not there": (
+        {"task_names": np.array(["a"]), "task_index": np.array([0, 1, 0])},
+        "task_index must have",
+    ),
+    "too few tasks": ({"task_names": np.array(["a"]), "task_index": np.array([0, 0])}, "3 lines of printable text"),
+    "a success of 2": ({"successes": np.array([0, 1, 2])}, "successes has shape"),
+    "too few interventions": ({"interventions": np.zeros(4, bool)}, "interventions has 4 rows"),
+    "a rate of 0": ({"fps": np.array(0.0)}, "fps is 0"),
+    "escape sequences": ({"action_names": np.array(["\x1b[31m"])}, "action_names is"),
+    "an origin of two lines": ({"origin": np.array("a\nb")}, "origin is 'a b'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DETAILS)
+def test_invalid_details_raise_with_the_file_and_the_value(case, tmp_path):
+    changes, words = BAD_DETAILS[case]
+    with pytest.raises(DemonstrationError, match=words) as error:
+        us.load(write(tmp_path / "bad.npz", **changes))
+    assert "bad.npz" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_columns_take_the_order_of_the_environments_parts():
+    given = us.Demonstrations.from_arrays(
+        np.arange(12.0).reshape(4, 3),
+        np.zeros((4, 1)),
+        next_observations=np.arange(12.0).reshape(4, 3) + 100,
+        obs_parts=(("goal", 1), ("joints", 2)),
+    )
+    spec = dataclasses.replace(given.spec, obs_parts=(("joints", 2), ("goal", 1)))
+    task = given.for_task(spec, "Arm")
+    assert task.obs_parts == spec.obs_parts
+    np.testing.assert_array_equal(task.observations[0], [1, 2, 0])
+    np.testing.assert_array_equal(task.next_observations[0], [101, 102, 100])
+    np.testing.assert_array_equal(task.last_observations[0], [110, 111, 109])
+    unnamed = dataclasses.replace(given, obs_parts=())
+    assert unnamed.for_task(spec, "Arm").obs_parts == spec.obs_parts
+    np.testing.assert_array_equal(unnamed.for_task(spec, "Arm").observations, given.observations)
+    for other in ((("joints", 1), ("goal", 2)), (("joints", 2), ("target", 1))):
+        with pytest.raises(DemonstrationError, match=r"fit Arm: .* goal \(1\), joints \(2\)"):
+            given.for_task(dataclasses.replace(spec, obs_parts=other), "Arm")
+
+
+def test_arrays_of_the_right_type_are_copied_unless_told_otherwise():
+    given = arrays()
+    copied = us.Demonstrations.from_arrays(**given)
+    kept = us.Demonstrations.from_arrays(**given, copy=False)
+    given["observations"][0] = 7.0
+    assert copied.observations[0, 0] != 7.0
+    assert kept.observations[0, 0] == 7.0

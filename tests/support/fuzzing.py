@@ -22,6 +22,7 @@ import understudy as us
 from support.mutations import loaded, mutate_directory, mutate_file
 from support.training import EveryRound, assert_same, ctrl_c
 from understudy.core.types import MOST_ACTIONS, MOST_STEPS
+from understudy.data.details import Details
 from understudy.policies import Actor, Categorical, Deterministic, Ensemble, Gaussian, Normalized, Tabular, TimeIndexed
 from understudy.policies.gaussian import StateDependent
 from understudy.policies.networks import MLP, Activation
@@ -69,8 +70,10 @@ def fingerprint(value: Any) -> list[Any]:
     """The contents of a loaded value, which can be compared."""
     if isinstance(value, us.Result):
         fields: Any = {"algorithm": value.config["algorithm"], "runs": value.runs, "metrics": value.metrics}
+    elif isinstance(value, us.Demonstrations):
+        fields = {**vars(value), "details": vars(value.details)}
     else:
-        fields = vars(value) if isinstance(value, us.Demonstrations) else {"spec": value.spec, "about": value.about}
+        fields = {"spec": value.spec, "about": value.about}
     policies = getattr(value, "policies", [value])
     leaves = jax.tree.leaves_with_path((dict(fields), [getattr(actor, "policy", None) for actor in policies]))
     return [(jax.tree_util.keystr(path), np.asarray(leaf).tolist()) for path, leaf in leaves]
@@ -87,8 +90,14 @@ def make_demonstrations(folder: Path) -> list[Path]:
         rng.normal(size=(12, 3)), rng.uniform(-1, 1, (12, 2)), action_space=box, terminals=ended, **shared
     )
     del shared["next_observations"]
+    details = Details((True, False, True), ("a", "b", "a"), np.arange(12) % 2, ("push",), "N", 30.0, "somewhere")
     discrete = us.Demonstrations.from_arrays(
-        rng.normal(size=(12, 3)), np.arange(12) % 3, last_observations=rng.normal(size=(3, 3)), **shared
+        rng.normal(size=(12, 3)),
+        np.arange(12) % 3,
+        last_observations=rng.normal(size=(3, 3)),
+        obs_parts=(("joints", 2), ("goal", 1)),
+        details=details,
+        **shared,
     )
     plain = us.Demonstrations.from_arrays(
         rng.normal(size=(12, 3)), np.arange(12) % 3, lengths, recorded_return=(1.0, 0.5, 3)
@@ -111,6 +120,11 @@ def check_demonstrations(d: us.Demonstrations) -> None:
     assert d.spec.action_size <= MOST_ACTIONS
     assert d.env is None or d.env.isprintable()
     assert d.ends in ("time_limit", "terminal")
+    assert sum(size for _, size in d.obs_parts) in (0, d.observations.shape[1])
+    assert all(name.isprintable() for name, _ in d.obs_parts)
+    assert all(task.isprintable() for task in d.details.tasks or ())
+    assert d.details.successes is None or d.details.successes.shape == (d.episodes,)
+    assert d.details.interventions is None or d.details.interventions.shape == (steps,)
     assert d.expert_return is None or np.isfinite(d.expert_return.mean)
     assert d.transitions().obs.shape == d.observations.shape
     assert d.first(1).episodes == 1

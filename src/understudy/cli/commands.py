@@ -147,7 +147,7 @@ def inspect(file: FileArgument) -> None:
         ("episode ends", ended),
         (
             "next observations",
-            "recorded" if d.next_observations is not None else "unknown after the last step",
+            "recorded" if d.last_observations is not None else "unknown after the last step",
         ),
     ]
     display.show(("", ""), rows, file)

@@ -43,6 +43,25 @@ def columns(parts: Parts, chosen: Any, setting: str) -> tuple[int, ...] | None:
     return tuple(found)
 
 
+def reordered(parts: Parts, wanted: Parts) -> list[int] | None:
+    """The columns that bring an observation with `parts` into the order `wanted`; None: it has that order.
+
+    Without a name in common, the order cannot be compared and is taken to be the same. Raises SpecError if only some
+    names are the same, or if a part has another size.
+    """
+    shared = {name for name, _ in parts} & {name for name, _ in wanted}
+    if not shared or parts == wanted:
+        return None
+    if sorted(parts) != sorted(wanted):
+        raise SpecError(f"the parts of their observations are {_listed(parts)}, and {_listed(wanted)} are needed")
+    found = columns(parts, [name for name, _ in wanted], "parts")
+    return None if found is None else list(found)
+
+
+def _listed(parts: Parts) -> str:
+    return quoted(", ".join(f"{name} ({size})" for name, size in parts), 240)
+
+
 def _part(parts: Parts, name: str, setting: str) -> Sequence[int]:
     if not parts:
         raise SettingError(f"{setting} has the name '{quoted(name)}', and the observation has no names: pass indices")

@@ -196,10 +196,10 @@ def write_json(path: Path, value: Any) -> None:
         partial.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
-def write_npz(path: Path, arrays: dict[str, Any], replace: bool = True) -> None:
-    """Write a compressed npz file atomically."""
+def write_npz(path: Path, arrays: dict[str, Any], replace: bool = True, compressed: bool = True) -> None:
+    """Write an npz file atomically."""
     with atomic_file(path, replace) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+        (np.savez_compressed if compressed else np.savez)(file, **arrays)
 
 
 @contextmanager

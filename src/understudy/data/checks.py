@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, SupportsFloat, SupportsIndex
 
 import numpy as np
@@ -12,17 +12,31 @@ from understudy.core.parts import Parts, check_parts
 from understudy.core.text import is_line, quoted
 from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete, actions_memory
 
-PER_STEP = ("observations", "actions", "next_observations", "terminals", "rewards")
+PER_STEP = ("observations", "actions", "next_observations", "terminals", "rewards", "interventions")
 """Arrays with a row for each step."""
-SINGLE = ("horizon", "action_count", "mean_return", "std_return", "return_episodes", "env", "ends")
+SINGLE = (
+    *("horizon", "action_count", "mean_return", "std_return", "return_episodes", "env", "ends"),
+    *("action_units", "origin", "fps"),
+)
 """Single values."""
+BLOCK = 1_000_000
+"""Numbers that are checked at a time, so that no mask of a large array is made."""
+
+
+def blocks(array: np.ndarray) -> Iterator[slice]:
+    """Ranges of rows with about `BLOCK` numbers each."""
+    rows = max(1, BLOCK // max(1, math.prod(array.shape[1:])))
+    return (slice(start, min(start + rows, len(array))) for start in range(0, len(array), rows))
 
 
 class Checker:
-    """Checks the arrays of one `source`. Its errors begin with that name."""
+    """Checks the arrays of one `source`. Its errors begin with that name.
 
-    def __init__(self, source: str):
-        self.source = source
+    With `copy=False`, arrays that have the right type are returned as they are.
+    """
+
+    def __init__(self, source: str, copy: bool = True):
+        self.source, self.copy = source, copy
 
     def error(self, words: str) -> DemonstrationError:
         return DemonstrationError(f"{self.source}: {words}")
@@ -104,7 +118,7 @@ class Checker:
         array = self._steps(name, self.numbers(name, value), lengths)
         if array.ndim > 2 or array.size == 0:
             raise self.error(f"{name} has shape {array.shape}: (steps, numbers) is needed; flatten the other axes")
-        array = _float32(array)
+        array = self._float32(array)
         if like is not None and array.shape != like.shape:
             raise self.error(f"{name} has shape {array.shape}, observations have {like.shape}: both must be equal")
         return self._finite(name, array, lambda step: _where(step, lengths), "those steps")
@@ -115,7 +129,7 @@ class Checker:
         needed = (len(lengths), like.shape[1])
         if array.ndim > 2 or len(array) != needed[0] or array.size != needed[0] * needed[1]:
             raise self.error(f"{name} has shape {array.shape}: {needed} is needed, one observation per episode")
-        return self._finite(name, _float32(array), lambda episode: f"episode {episode}", "those episodes")
+        return self._finite(name, self._float32(array), lambda episode: f"episode {episode}", "those episodes")
 
     def same_ends(self, next_observations: np.ndarray, last_observations: np.ndarray, lengths: np.ndarray) -> None:
         """Raise if next_observations and last_observations disagree about the final observations."""
@@ -138,7 +152,7 @@ class Checker:
 
     def terminals(self, value: Any, lengths: np.ndarray) -> np.ndarray:
         """Booleans. Only the last step of an episode may be terminal."""
-        array = self.one_per_step("terminals", value, lengths).astype(bool)
+        array = self.one_per_step("terminals", value, lengths).astype(bool, copy=self.copy)
         inside = np.setdiff1d(np.flatnonzero(array), np.cumsum(lengths) - 1)
         if inside.size:
             raise self.error(
@@ -172,9 +186,9 @@ class Checker:
         if value is None:
             return None
         array = self.numbers(name, value)
-        if array.shape != (count,) or not np.isin(array, (0, 1)).all():
+        if array.shape != (count,) or not ((array == 0) | (array == 1)).all():
             raise self.error(f"{name} has shape {array.shape} and type {array.dtype}: {count} booleans are needed")
-        return array.astype(bool)
+        return array.astype(bool, copy=self.copy)
 
     def texts(self, name: str, value: Any, count: int, longest: int) -> tuple[str, ...] | None:
         """`count` lines of text, or None."""
@@ -218,7 +232,7 @@ class Checker:
                 f"{int(bad.sum())} actions are out of range, the first {actions[first]} at {_where(first, lengths)}: "
                 f"discrete actions run from 0 to {space.n - 1}"
             )
-        return actions.astype(np.int32), space
+        return actions.astype(np.int32, copy=self.copy), space
 
     def _continuous(
         self, actions: np.ndarray, space: Continuous | None, lengths: np.ndarray
@@ -233,25 +247,31 @@ class Checker:
                 f"actions have {actions.shape[1]} dimensions, action_space has {space.shape[0]}: both must be equal"
             )
         low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-        bad = space.outside(actions)
-        if bad.any():
-            step, dimension = np.argwhere(bad)[0]
+        found = _first(actions, space.outside)
+        if found is not None:
+            count, step, dimension = found
             raise self.error(
-                f"{int(bad.sum())} action values are outside the bounds, the first {actions[step, dimension]:g} at "
+                f"{count} action values are outside the bounds, the first {actions[step, dimension]:g} at "
                 f"{_where(step, lengths)}, dimension {dimension}: the bounds are "
                 f"[{low[dimension]:g}, {high[dimension]:g}]"
             )
-        return np.clip(actions, low, high), space
+        rounded = _first(actions, lambda block: (block < low) | (block > high)) is not None
+        return np.clip(actions, low, high) if rounded else actions, space
 
     def _finite(self, name: str, array: np.ndarray, where: Callable[[int], str], dropped: str) -> np.ndarray:
-        bad = ~np.isfinite(array)
-        if bad.any():
-            row, dimension = np.argwhere(bad)[0]
+        found = _first(array, lambda block: ~np.isfinite(block))
+        if found is not None:
+            count, row, dimension = found
             raise self.error(
-                f"{name} has {int(bad.sum())} values that are NaN or infinite, the first at {where(row)}, "
+                f"{name} has {count} values that are NaN or infinite, the first at {where(row)}, "
                 f"dimension {dimension}: repair or drop {dropped}"
             )
         return array
+
+    def _float32(self, array: np.ndarray) -> np.ndarray:
+        """Convert to a 2-D float32 array. Numbers that are too large become infinite."""
+        with np.errstate(over="ignore"):
+            return array.astype(np.float32, copy=self.copy).reshape(len(array), -1)
 
     def _steps(self, name: str, array: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         if len(array) != lengths.sum():
@@ -259,10 +279,16 @@ class Checker:
         return array
 
 
-def _float32(array: np.ndarray) -> np.ndarray:
-    """Convert to a 2-D float32 array. Numbers that are too large become infinite."""
-    with np.errstate(over="ignore"):
-        return array.astype(np.float32).reshape(len(array), -1)
+def _first(array: np.ndarray, bad: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int, int] | None:
+    """The number of bad values, and the row and column of the first; None if there are none."""
+    count, first = 0, (0, 0)
+    for rows in blocks(array):
+        mask = bad(array[rows])
+        if count == 0 and mask.any():
+            row, column = np.argwhere(mask)[0]
+            first = (rows.start + int(row), int(column))
+        count += int(mask.sum())
+    return (count, *first) if count else None
 
 
 def _where(step: int | np.integer, lengths: np.ndarray) -> str:

@@ -8,12 +8,12 @@ from typing import Any, Literal, SupportsFloat
 import jax.numpy as jnp
 import numpy as np
 
-from understudy.core.errors import DemonstrationError, SettingError, check_whole
-from understudy.core.parts import Parts
+from understudy.core.errors import DemonstrationError, SettingError, SpecError, check_whole
+from understudy.core.parts import Parts, reordered
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
 from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition
-from understudy.data.checks import Checker
+from understudy.data.checks import Checker, blocks
 from understudy.data.details import Details
 
 Ends = Literal["time_limit", "terminal"]
@@ -24,6 +24,18 @@ def shifted(observations: np.ndarray, lengths: np.ndarray, final: np.ndarray) ->
     after = np.roll(observations, -1, axis=0)
     after[np.cumsum(lengths) - 1] = final
     return after
+
+
+def is_shifted(after: np.ndarray, observations: np.ndarray, lengths: np.ndarray) -> bool:
+    """Whether the observation after each step, except an episode's last, is the next row, bit for bit."""
+    last = np.zeros(len(observations), bool)
+    last[np.cumsum(lengths) - 1] = True
+    for rows in blocks(observations[:-1]):
+        inside = ~last[rows]
+        here, there = after[rows][inside], observations[rows.start + 1 : rows.stop + 1][inside]
+        if not np.array_equal(here.view(np.uint32), there.view(np.uint32)):  # 0.0 and -0.0 differ
+            return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +51,10 @@ class Demonstrations:
     action_space: ActionSpace
     horizon: int
     """T: the maximal length of an episode."""
-    next_observations: np.ndarray | None = None
+    last_observations: np.ndarray | None = None
+    """(episodes, obs): the observation after each episode's last step; None: unknown."""
+    other_next: np.ndarray | None = None
+    """(N, obs): the observation after each step, kept only if one inside an episode is not the next row."""
     terminals: np.ndarray | None = None
     """(N,), True if the state after the step is absorbing. Truncation by a time limit is not terminal."""
     rewards: np.ndarray | None = None
@@ -76,6 +91,7 @@ class Demonstrations:
         obs_parts: Parts = (),
         details: Details | None = None,
         source: str = "demonstrations",
+        copy: bool = True,
     ) -> "Demonstrations":
         """Check the arrays and make demonstrations from them.
 
@@ -83,20 +99,22 @@ class Demonstrations:
         `action_space`, the number of discrete actions is the largest action plus one, and continuous bounds are the
         extremes of the data. `last_observations` (episodes, obs) holds the final observation of each episode. Pass it
         in place of `next_observations` if every other next observation is the next row. Errors begin with `source`.
+        With `copy=False`, arrays that have the right type already are kept as they are: do not change them later.
         """
-        check = Checker(source)
+        check = Checker(source, copy)
         observations = check.numbers("observations", observations)
         lengths = check.lengths([len(observations)] if lengths is None else lengths, len(observations))
         observations = check.rows("observations", observations, lengths)
         actions, space = check.actions(actions, action_space, lengths)
-        if next_observations is not None:
-            next_observations = check.rows("next_observations", next_observations, lengths, like=observations)
+        other_next = None
         if last_observations is not None:
             last_observations = check.episode_rows("last_observations", last_observations, lengths, observations)
-            if next_observations is None:
-                next_observations = shifted(observations, lengths, last_observations)
-            else:
-                check.same_ends(next_observations, last_observations, lengths)
+        if next_observations is not None:
+            other_next = check.rows("next_observations", next_observations, lengths, like=observations)
+            if last_observations is not None:
+                check.same_ends(other_next, last_observations, lengths)
+            last_observations = other_next[np.cumsum(lengths) - 1]
+            other_next = None if is_shifted(other_next, observations, lengths) else other_next
         if terminals is not None:
             terminals = check.terminals(terminals, lengths)
         if rewards is not None:
@@ -111,7 +129,8 @@ class Demonstrations:
             lengths=lengths,
             action_space=space,
             horizon=horizon,
-            next_observations=next_observations,
+            last_observations=last_observations,
+            other_next=other_next,
             terminals=terminals,
             rewards=rewards,
             env=env,
@@ -133,6 +152,13 @@ class Demonstrations:
     @property
     def spec(self) -> Spec:
         return Spec((self.observations.shape[1],), self.action_space, self.horizon, obs_parts=self.obs_parts)
+
+    @property
+    def next_observations(self) -> np.ndarray | None:
+        """(N, obs): the observation after each step, a new array; None if those after last steps are unknown."""
+        if self.other_next is not None or self.last_observations is None:
+            return self.other_next
+        return shifted(self.observations, self.lengths, self.last_observations)
 
     @property
     def returns(self) -> np.ndarray | None:
@@ -166,14 +192,18 @@ class Demonstrations:
             observations=self.observations[:steps],
             actions=self.actions[:steps],
             lengths=self.lengths[:episodes],
-            next_observations=head(self.next_observations),
+            last_observations=None if self.last_observations is None else self.last_observations[:episodes],
+            other_next=head(self.other_next),
             terminals=head(self.terminals),
             rewards=head(self.rewards),
             details=self.details.first(episodes, steps),
         )
 
     def for_task(self, spec: Spec, name: str) -> "Demonstrations":
-        """The same episodes with an environment's action bounds and horizon. Raises if they do not fit."""
+        """The same episodes with an environment's action bounds and horizon. Raises if they do not fit.
+
+        If both name the parts of an observation, in another order, the columns take the environment's order.
+        """
         if spec.obs_shape != self.spec.obs_shape:
             raise DemonstrationError(
                 f"the demonstrations' observations have shape {self.spec.obs_shape}, those of {name} have "
@@ -184,19 +214,46 @@ class Demonstrations:
                 f"the demonstrations' actions are {type(self.action_space).__name__.lower()}, those of {name} "
                 f"{type(spec.action).__name__.lower()}: pass demonstrations of this environment"
             )
-        actions, space = Checker(f"demonstrations for {name}").actions(self.actions, spec.action, self.lengths)
-        horizon = max(spec.horizon, self.horizon)
-        return replace(self, actions=actions, action_space=space, horizon=horizon, env=name, bounds_from_data=False)
+        actions, space = Checker(f"demonstrations for {name}", copy=False).actions(
+            self.actions, spec.action, self.lengths
+        )
+        return replace(
+            self._with_parts(spec.obs_parts, name) if spec.obs_parts else self,
+            actions=actions,
+            action_space=space,
+            horizon=max(spec.horizon, self.horizon),
+            env=name,
+            bounds_from_data=False,
+        )
+
+    def _with_parts(self, parts: Parts, name: str) -> "Demonstrations":
+        """The same episodes with these parts of an observation, in this order. `name` is that of the environment."""
+        try:
+            order = reordered(self.obs_parts, parts)
+        except SpecError as error:
+            raise DemonstrationError(f"the demonstrations do not fit {name}: {error}") from error
+        if order is None:
+            return replace(self, obs_parts=parts)
+
+        def sorted_(array: np.ndarray | None) -> np.ndarray | None:
+            return None if array is None else array[:, order]
+
+        return replace(
+            self,
+            observations=self.observations[:, order],
+            last_observations=sorted_(self.last_observations),
+            other_next=sorted_(self.other_next),
+            obs_parts=parts,
+        )
 
     def transitions(self) -> Transition:
         """All steps in order, as NumPy arrays."""
         t = np.concatenate([np.arange(length) for length in self.lengths]).astype(np.int32)
         last = np.zeros(self.steps, bool)
         last[np.cumsum(self.lengths) - 1] = True
-        if self.next_observations is None:
+        next_obs, known = self.next_observations, np.ones(self.steps, bool)
+        if next_obs is None:
             next_obs, known = shifted(self.observations, self.lengths, self.observations[last]), ~last
-        else:
-            next_obs, known = self.next_observations, np.ones(self.steps, bool)
         terminal = self.terminals if self.terminals is not None else last & (self.ends == "terminal")
         round_ = np.full(self.steps, -1, np.int32)
         return Transition(t, self.observations, self.actions, next_obs, terminal, last, known, round_)
