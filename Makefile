@@ -45,6 +45,7 @@ soak: $(VENV)/.installed
 # The peers of the benchmarks need an older Gymnasium, so they live in an environment of their own.
 bench: $(VENV)/.installed .venv-bench/.installed
 	$(BIN)/python benchmarks/bc.py
+	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/off_q.py
 	$(BIN)/python benchmarks/on_q.py
