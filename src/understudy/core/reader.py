@@ -18,69 +18,29 @@ import json
 import math
 import os
 import stat
-import tokenize
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from understudy.core.errors import RunError, UnderstudyError
-from understudy.core.memory import array_bytes, machine_memory, parse_size, readable
+from understudy.core.memory import machine_memory, parse_size, readable
+from understudy.core.npy import NUMBERS, TEXT, Expected, Header, check_header, read_array, read_header
 from understudy.core.patterns import mismatch
 from understudy.core.text import quoted
 
+__all__ = ["LIMIT", "NUMBERS", "TEXT", "Expected", "FileReader", "Header", "mismatch", "read_limit"]
 LIMIT = "UNDERSTUDY_READ_LIMIT"
 LEAST, FACTOR, SHARE = 256_000_000, 4, 0.25
 LONGEST_TEXT = 64_000_000
 LONGEST_PATH, LONGEST_REASON = 1000, 240
 """Characters of a message. A path is the person's own text; a reason may quote the file."""
-LONGEST_HEADER = 4096
-"""Bytes of the header of an array."""
 MOST_MEMBERS = 100_000
-BLOCK = 1 << 20
 ZIP_END = 22
 """Bytes of the record at the end of an archive."""
-HEADERS = {1: (2, np.lib.format.read_array_header_1_0), 2: (4, np.lib.format.read_array_header_2_0)}
-"""NumPy's formats: the width of the header's length, and the function that reads the rest."""
-NUMBERS, TEXT = "fiub", "U"
-"""Kinds of arrays: numbers and booleans, text."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """The array that is expected under a name."""
-
-    kinds: str = NUMBERS
-    """NumPy's kinds of dtypes: f, i, u, b or U."""
-    shape: tuple[int | None, ...] | None = None
-    """None: any shape; None in the tuple: any length."""
-    finite: bool = False
-    """Whether NaN and infinity are refused."""
-    itemsize: int = 1
-    """Bytes of one number after the caller has converted it, if that is more than in the file."""
-    most: int | None = None
-    """Bytes that the array may have; None: no limit of its own."""
-
-
-@dataclass(frozen=True)
-class Header:
-    """What a member of an npz file declares about its array."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    fortran: bool
-    length: int
-    """Bytes of the header itself."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of the array."""
-        return array_bytes(self.shape, self.dtype)
 
 
 class FileReader:
@@ -184,13 +144,43 @@ class FileReader:
                 raise self.damaged(f"it has no {', '.join(missing)}, only {', '.join(sorted(members)) or 'nothing'}")
             limit = read_limit(os.fstat(file.fileno()).st_size)
             self._check_total(sum(members[name].file_size for name in wanted), limit)
-            headers = {name: self._declared(archive, members[name], name, want) for name, want in wanted.items()}
-            self._check_total(sum(_converted(header, wanted[name]) for name, header in headers.items()), limit)
+            headers = {}
+            for name, want in wanted.items():
+                with archive.open(members[name]) as stream:
+                    headers[name] = read_header(stream, name, self.damaged)
+                check_header(headers[name], name, members[name].file_size, want, self.damaged)
+            self._check_total(sum(header.converted(wanted[name]) for name, header in headers.items()), limit)
             if check is not None:
                 check(headers)
-            return {
-                name: self._array(archive, members[name], name, headers[name], want) for name, want in wanted.items()
-            }
+            arrays = {}
+            for name, want in wanted.items():
+                with archive.open(members[name]) as stream:
+                    arrays[name] = read_array(stream, name, headers[name], want, self.damaged)
+            return arrays
+
+    def npy_header(self, want: Expected) -> Header:
+        """What an npy file declares, checked."""
+        with self._opened() as file, self.guarded():
+            size = os.fstat(file.fileno()).st_size
+            header = read_header(file, self.path.name, self.damaged)
+            check_header(header, self.path.name, size, want, self.damaged)
+            self._check_total(header.converted(want), read_limit(size))
+            return header
+
+    def npy(self, want: Expected) -> np.ndarray:
+        """The array in an npy file."""
+        header = self.npy_header(want)
+        with self._opened() as file, self.guarded():
+            return read_array(file, self.path.name, header, want, self.damaged)
+
+    @contextmanager
+    def text_stream(self) -> Iterator[IO[str]]:
+        """The lines of a UTF-8 file of any size up to the limit of an npz file, to be read one after the other."""
+        with self._opened() as file:
+            size = os.fstat(file.fileno()).st_size
+            self._check_total(size, read_limit(size))
+            with self.guarded(), io.TextIOWrapper(file, "utf-8-sig", newline="") as stream:
+                yield stream
 
     def _check_total(self, total: int, limit: int) -> None:
         if total > limit:
@@ -258,67 +248,6 @@ class FileReader:
         except zipfile.BadZipFile as error:
             raise self.damaged("an npz file that is cut off or damaged") from error
 
-    def _declared(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, want: Expected) -> Header:
-        """What a member declares, checked."""
-        with archive.open(member) as stream:
-            header = self._header(stream, name)
-        if header.length + header.size != member.file_size:
-            found = member.file_size - header.length
-            raise self.damaged(f"'{name}' of shape {header.shape} has {found} bytes, not {header.size}")
-        if header.dtype.kind not in want.kinds:
-            raise self.damaged(f"'{name}' has type {header.dtype}")
-        if want.shape is not None and not _fits(header.shape, want.shape):
-            raise self.damaged(f"'{name}' has shape {header.shape}")
-        if want.most is not None and header.size > want.most:
-            raise self.damaged(f"'{name}' has {readable(header.size)}, and at most {readable(want.most)} are read")
-        return header
-
-    def _array(
-        self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, header: Header, want: Expected
-    ) -> np.ndarray:
-        dtype, shape, size = header.dtype, header.shape, header.size
-        with archive.open(member) as stream:
-            stream.read(header.length)
-            data = bytearray(size)
-            view, at = memoryview(data), 0
-            while at < size:
-                count = stream.readinto(view[at : at + BLOCK])  # type: ignore[attr-defined]
-                if not count:
-                    raise self.damaged(f"'{name}' ends after {at} of {size} bytes")
-                at += count
-            if stream.read(1):  # reads to the end, where the checksum is compared
-                raise self.damaged(f"'{name}' is longer than declared")
-        flat = np.frombuffer(data, dtype) if size else np.empty(math.prod(shape), dtype)
-        array = flat.reshape(shape[::-1]).T if header.fortran else flat.reshape(shape)
-        if dtype.kind == "b" and size and np.frombuffer(data, np.uint8).max() > 1:
-            raise self.damaged(f"'{name}' has booleans that are neither 0 nor 1")
-        if dtype.kind == "U" and size and not _is_unicode(np.frombuffer(data, f"{dtype.byteorder}u4")):
-            raise self.damaged(f"'{name}' has characters that are not Unicode")
-        if want.finite and dtype.kind == "f" and not np.isfinite(array).all():
-            raise self.damaged(f"'{name}' has NaN or infinite numbers")
-        return array
-
-    def _header(self, stream: Any, name: str) -> Header:
-        magic = stream.read(8)
-        if magic not in (b"\x93NUMPY\x01\x00", b"\x93NUMPY\x02\x00"):
-            raise self.damaged(f"'{name}' is not an array")
-        width, parse = HEADERS[magic[6]]
-        length_bytes = stream.read(width)
-        length = int.from_bytes(length_bytes, "little")
-        if length > LONGEST_HEADER:
-            raise self.damaged(f"'{name}' has a header of {length} bytes")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Python warns of odd escape sequences in a damaged header
-                shape, fortran, dtype = parse(io.BytesIO(length_bytes + stream.read(length)), LONGEST_HEADER)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
-            raise self.damaged(f"'{name}' has a damaged header") from error
-        if dtype.hasobject:
-            raise self.damaged(f"'{name}' holds pickled objects, which are never read")
-        if dtype.names is not None or dtype.subdtype is not None or any(length < 0 for length in shape):
-            raise self.damaged(f"'{name}' has type {dtype} and shape {shape}")
-        return Header(dtype, shape, bool(fortran), 8 + width + length)
-
 
 def read_limit(file_size: int) -> int:
     """How many bytes of arrays are read from an npz file of this size."""
@@ -328,16 +257,6 @@ def read_limit(file_size: int) -> int:
     return parse_size(given, LIMIT)
 
 
-def _is_unicode(codes: np.ndarray) -> bool:
-    """Whether all codes are characters, and none is half of a pair."""
-    return bool((codes <= 0x10FFFF).all()) and not bool(((codes >= 0xD800) & (codes <= 0xDFFF)).any())
-
-
-def _converted(header: Header, want: Expected) -> int:
-    """Bytes of an array in the type that the caller converts it to."""
-    return max(header.size, array_bytes(header.shape, np.uint8) * want.itemsize)
-
-
 def _other_kind(start: bytes) -> str:
     """What a file is that is no npz file, by its first bytes."""
     if start.startswith(b"\x93NUMPY"):
@@ -345,10 +264,6 @@ def _other_kind(start: bytes) -> str:
     if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return "a pickle, not an npz file; pickles are never read"
     return "not an npz file" if start else "an empty file"
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(want in (None, have) for have, want in zip(shape, wanted, strict=True))
 
 
 def _no_constant(name: str) -> Any:
