@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.core import jax_setup
+from understudy.core import jax_variables
 from understudy.core.compile_cache import SUFFIX, CheckedCache, is_usable
 
 PROGRAM = """
@@ -100,11 +100,11 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path):
 
 
 def test_a_wrong_size_is_named(monkeypatch):
-    monkeypatch.setenv(jax_setup.CACHE_SIZE, "500MB")
-    assert jax_setup.cache_size() == 500_000_000
-    monkeypatch.setenv(jax_setup.CACHE_SIZE, "much")
+    monkeypatch.setenv(jax_variables.CACHE_SIZE, "500MB")
+    assert jax_variables.cache_size() == 500_000_000
+    monkeypatch.setenv(jax_variables.CACHE_SIZE, "much")
     with pytest.raises(ValueError, match="UNDERSTUDY_CACHE_SIZE is 'much'"):
-        jax_setup.cache_size()
+        jax_variables.cache_size()
 
 
 def run(cache, **variables):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from understudy.core.jax_setup import SCHEDULER_FLAG
+from understudy.core.jax_variables import SCHEDULER_FLAG
 
 SCRIPT = """
 import json, os, jax, understudy.core.jax_setup

@@ -20,8 +20,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import jax
-
 from understudy.core import display, streams
 from understudy.core.errors import UnderstudyError
 from understudy.core.memory import machine_memory, readable
@@ -80,7 +78,8 @@ def _explained(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return f"out of memory, this machine has {readable(machine_memory())}: {OUT_OF_MEMORY}"
-    if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
+    jax = sys.modules.get("jax")  # if it is not imported, the error is not its
+    if jax is not None and isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error):
         reason = quoted(str(error).split("RESOURCE_EXHAUSTED:")[-1])
         return f"out of memory on {jax.devices()[0].device_kind} ({reason}): {OUT_OF_MEMORY}"
     if isinstance(error, RuntimeError) and str(error).startswith("Unable to initialize backend"):

@@ -13,7 +13,7 @@ from typing import Any
 from understudy.cli.failures import reported, stoppable
 from understudy.core import startup, streams
 from understudy.core.errors import SettingError, unknown
-from understudy.core.jax_setup import cache_size
+from understudy.core.jax_variables import cache_size
 from understudy.core.version import __version__
 
 GROUPS = {

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Key
 
+from understudy.core import jax_setup as jax_setup  # before JAX is used
+
 Array = Any
 """A JAX or a NumPy array."""
 Source = Key[jax.Array, ""] | np.random.Generator
@@ -61,10 +63,3 @@ def categorical(source: Source, logits: Array) -> Array:
     if isinstance(source, np.random.Generator):
         return np.argmax(logits + source.gumbel(size=logits.shape), axis=-1)
     return jax.random.categorical(source, logits)
-
-
-def softmax(logits: Array) -> Array:
-    """exp(logits), normalized over the last axis."""
-    xp = namespace(logits)
-    powers = xp.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)

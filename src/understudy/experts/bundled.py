@@ -12,9 +12,9 @@ from pathlib import Path
 
 from understudy.core.errors import unknown
 from understudy.core.reader import FileReader
+from understudy.deploy.structure import SPEC, read_spec
 from understudy.experts.weights import policy_from_arrays, read_weights
 from understudy.policies.actor import Actor
-from understudy.policies.structure import SPEC, read_spec
 
 
 def bundled_experts() -> dict[str, Path]:

@@ -8,23 +8,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from understudy.core.errors import RunError, SpecError
+from understudy.core.errors import SpecError
 from understudy.core.paths import checked_path
-from understudy.core.reader import TEXT, Expected, FileReader
 from understudy.core.storage import write_npz
 from understudy.core.text import quoted
 from understudy.core.types import Discrete, Spec
+from understudy.deploy.files import read_file
+from understudy.deploy.forward import clamp
+from understudy.deploy.policy import FORMAT, STRUCTURE, batch_of
+from understudy.deploy.structure import describe_spec
 from understudy.policies.base import Carry, Policy, step
-from understudy.policies.checks import check_policy
-from understudy.policies.combined import TimeIndexed
-from understudy.policies.structure import array_names, describe, describe_spec, read_spec, rebuild
-
-FORMAT = 4
-"""Version of the policy file. Only this one can be read."""
-LONGEST_STRUCTURE = 4_000_000
-"""Characters of the JSON text with a policy's structure."""
-STRUCTURE = "structure.json"
-"""Its name in the file."""
+from understudy.policies.combined import Tabular, TimeIndexed
+from understudy.policies.structure import describe, rebuild
 
 
 class Actor:
@@ -39,8 +34,13 @@ class Actor:
         self.spec = spec
         self.about = dict(about or {})
         """Where it comes from: algorithm, seed, episodes, environment."""
-        nodes = jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, TimeIndexed))
-        self.stationary = not any(isinstance(node, TimeIndexed) for node in nodes)
+        self.stationary = not any(isinstance(node, TimeIndexed) for node in _nodes(policy, TimeIndexed))
+        tables = [node.table for node in _nodes(self.policy, Tabular) if isinstance(node, Tabular)]
+        self._states = tables[0].shape[-2] if tables else None
+        space = spec.action
+        self._bounds = (
+            None if isinstance(space, Discrete) else tuple(np.array(x, np.float32) for x in (space.low, space.high))
+        )
 
     def __call__(self, obs: Any) -> np.ndarray:
         """The deterministic action for one observation, or one action for each observation of a batch."""
@@ -60,7 +60,7 @@ class Actor:
         random: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Carry | None]:
         """(actions, next state). `episode_start` marks observations that start an episode; samples use `random`."""
-        obs, single = self._observations(observation)
+        obs, single = batch_of(observation, self.spec.obs_shape, self._states, SpecError)
         source = np.random.default_rng() if random is None else random
         if state is None:
             state = self.policy.reset(source, (len(obs),))
@@ -69,7 +69,10 @@ class Actor:
             begins = np.broadcast_to(np.asarray(episode_start, bool), (len(obs),))
             state = Carry(*(np.where(begins, new, old) for new, old in zip(fresh, state, strict=True)))
         actions = self.policy.mode(state, obs) if deterministic else self.policy.draw(state, obs, source)
-        actions = np.asarray(actions, np.int64 if isinstance(self.spec.action, Discrete) else np.float32)
+        if self._bounds is None:
+            actions = np.asarray(actions, np.int64)
+        else:
+            actions = clamp(np.asarray(actions, np.float32), *self._bounds)
         return (actions[0] if single else actions), (None if self.stationary else step(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -83,22 +86,6 @@ class Actor:
         }
         write_npz(checked_path(path), {**arrays, STRUCTURE: np.array(json.dumps(structure))})
 
-    def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
-        obs = np.asarray(observation)
-        if self.spec.obs_shape or obs.dtype.kind not in "iu":  # the index of a state stays an integer
-            obs = obs.astype(np.float32)
-        single = obs.shape == self.spec.obs_shape
-        if single:
-            obs = obs[None]
-        if obs.shape[1:] != self.spec.obs_shape:
-            raise SpecError(
-                f"observation has shape {np.shape(observation)}: "
-                f"the policy takes {self.spec.obs_shape}, or a batch of shape (n, *{self.spec.obs_shape})"
-            )
-        if not np.isfinite(obs).all():
-            raise SpecError(f"observation has {int((~np.isfinite(obs)).sum())} values that are NaN or infinite")
-        return obs, single
-
     def __repr__(self) -> str:
         about = ", ".join(
             f"{quoted(key)}={quoted(value)}" for key, value in self.about.items() if not isinstance(value, dict)
@@ -106,41 +93,15 @@ class Actor:
         return f"Actor({about})"
 
 
+def _nodes(policy: Any, kind: type) -> list[Any]:
+    """The leaves of a policy, with the nodes of one class in place of their leaves."""
+    return jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, kind))
+
+
 def read_policy(path: Path, diverged: bool = False) -> Actor:
     """Read a policy file. Raises RunError unless the policy can act. If it `diverged`, its numbers may be anything."""
-    if not path.exists():
-        raise RunError(f"no policy at '{quoted(path, 1000)}': give a policy file or a run directory")
-    file = FileReader(path, "a policy saved by understudy", "save it again, or train again")
-    text = file.npz({STRUCTURE: Expected(TEXT, (), most=4 * LONGEST_STRUCTURE)}.get, (STRUCTURE,))[STRUCTURE].item()
-    structure = file.parse_json(text, {"format": int, "policy": dict, "spec": dict, "about": dict})
-    if structure["format"] != FORMAT:
-        version = "a newer" if structure["format"] > FORMAT else "an older"
-        raise RunError(
-            f"'{file.name}' was written by {version} version of understudy (format {quoted(structure['format'])}, this "
-            f"version reads {FORMAT}): use that version, or train again"
-        )
-    with file.guarded():
-        try:
-            names, spec = array_names(structure["policy"]), read_spec(structure["spec"])
-            arrays = file.npz(dict.fromkeys(names, Expected("f")).get, sorted(names))
-            policy = rebuild(structure["policy"], arrays)
-            check_policy(policy, spec, diverged)
-            actor = Actor(policy, spec, structure["about"])
-            if not diverged:
-                _try(actor)
-        except ValueError as error:  # SpecError is one too, RunError is not
-            raise file.damaged(error) from error
-    return actor
-
-
-def _try(actor: Actor) -> None:
-    """Raise SpecError if the policy's actions for zero observations are not valid actions."""
-    obs = np.zeros((2, *actor.spec.obs_shape), np.float32 if actor.spec.obs_shape else np.int64)
-    with np.errstate(all="ignore"):
-        actions, _ = actor.predict(obs, random=np.random.default_rng(0))
-    shape = (2, *actor.spec.action.shape)
-    if actions.shape != shape or not np.isfinite(actions).all():
-        raise SpecError(f"its actions have shape {actions.shape} instead of {shape}, or are not finite")
+    structure, arrays, spec = read_file(path, diverged)
+    return Actor(rebuild(structure["policy"], arrays), spec, structure["about"])
 
 
 def check_fits(actor: Actor, env: Any) -> None:

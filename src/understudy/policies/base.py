@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Light, Source, categorical, namespace
+from understudy.deploy import forward
 from understudy.policies.networks import MLP, Activation
 
 
@@ -88,10 +89,7 @@ class Deterministic(Policy):
         return start(shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
-        xp, out = namespace(obs), self.net(obs)
-        if self.clip is not None:
-            out = xp.clip(out, -self.clip, self.clip)
-        return xp.tanh(out) if self.squash else out
+        return forward.squashed(self, self.net(obs), namespace(obs))
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         return self.mode(carry, obs)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from understudy.core.arrays import Array, Source, categorical, namespace, softmax
+from understudy.core.arrays import Array, Source, categorical, namespace
+from understudy.deploy import forward
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start
 from understudy.policies.normalization import Normalization
 
@@ -26,9 +27,7 @@ class Tabular(Policy):
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         row = self.table[obs]
-        xp = namespace(row)
-        tiny = xp.finfo(row.dtype).tiny
-        return categorical(source, xp.where(row > 0, xp.log(xp.maximum(row, tiny)), -xp.inf))
+        return categorical(source, forward.log_weights(row, namespace(row)))
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
         return jnp.log(jnp.asarray(self.table)[obs, act])
@@ -80,7 +79,7 @@ class Ensemble(Policy):
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         if isinstance(self.members, Categorical):
-            return categorical(source, namespace(obs).log(self._probabilities(obs)))
+            return categorical(source, forward.log_weights(self._probabilities(obs), namespace(obs)))
         return self.mode(carry, obs)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
@@ -96,7 +95,7 @@ class Ensemble(Policy):
         return self.mode(carry, obs)[None], jnp.ones(1)
 
     def _probabilities(self, obs: Array) -> Array:
-        return self._mean(lambda member: softmax(member.net(obs)))
+        return self._mean(lambda member: forward.softmax(member.net(obs), namespace(obs)))
 
     def _mean(self, call: Callable[[Any], Array]) -> Array:
         count = self.members.net.weights[0].shape[0]

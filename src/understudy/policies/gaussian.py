@@ -25,13 +25,13 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Source, namespace, normal
+from understudy.deploy import forward
+from understudy.deploy.forward import MAX_SEED
 from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start
 from understudy.policies.networks import MLP, Activation
 
 MIN_VARIANCE = 1e-6
 """Added to the variance of state-dependent noise, which is 0 if all features are 0."""
-MAX_SEED = 2**31 - 1
-"""Noise seeds are int32 numbers below this."""
 
 
 class Squashed(Policy):
@@ -96,14 +96,7 @@ class Gaussian(Squashed):
         return start(shape)
 
     def parameters(self, obs: Array) -> tuple[Array, Array]:
-        xp = namespace(obs)
-        out = self.net(obs)
-        size = out.shape[-1] // 2
-        mean, raw = out[..., :size], out[..., size:]  # np.split takes as long as a small network
-        if self.bound == "clip":
-            return mean, xp.minimum(xp.maximum(raw, self.log_std_min), self.log_std_max)
-        log_std = self.log_std_min + 0.5 * (self.log_std_max - self.log_std_min) * (xp.tanh(raw) + 1)
-        return mean, log_std
+        return forward.gaussian(self, obs, namespace(obs))
 
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         xp = namespace(obs)
@@ -142,21 +135,19 @@ class StateDependent(Squashed):
         return xp.tanh(self._mean(features) + (features[..., None, :] @ noise)[..., 0, :])
 
     def _mean(self, features: Array) -> Array:
-        return namespace(features).clip(self.net.output(features), -self.clip, self.clip)
+        return forward.clamp(self.net.output(features), -self.clip, self.clip, namespace(features))
 
     def _noise(self, carry: Carry) -> Float[Array, "... features act"]:
         """ξ at this time step of the episode."""
-        shape, part = self.log_std.shape, carry.t // self.hold
+        shape = self.log_std.shape
         if isinstance(carry.drawn, jax.Array):
 
             def one(seed: Int[Array, ""], part: Int[Array, ""]) -> Float[Array, "features act"]:
                 return jax.random.normal(jax.random.fold_in(jax.random.key(seed), part), shape)
 
-            flat = jax.vmap(one)(carry.drawn.reshape(-1), part.reshape(-1))
+            flat = jax.vmap(one)(carry.drawn.reshape(-1), (carry.t // self.hold).reshape(-1))
             return flat.reshape(*carry.drawn.shape, *shape)
-        seeds = zip(np.ravel(carry.drawn), np.ravel(part), strict=True)
-        noise = [np.random.default_rng(seed).standard_normal(shape, np.float32) for seed in seeds]
-        return np.stack(noise).reshape(*np.shape(carry.drawn), *shape)
+        return forward.held_noise(shape, self.hold, carry.t, carry.drawn)
 
 
 NetworkPolicy = Deterministic | Categorical | Gaussian | StateDependent

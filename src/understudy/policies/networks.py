@@ -8,10 +8,10 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Key
 
 from understudy.core.arrays import Array, Light, namespace
+from understudy.deploy import forward
 
 Activation = Literal["relu", "tanh", "identity"]
 Init = Literal["orthogonal", "uniform"]
@@ -63,22 +63,11 @@ class MLP(Light):
 
     def features(self, x: Float[Array, "... i"]) -> Float[Array, "... h"]:
         """The last hidden layer."""
-        xp = namespace(x)
-        if self.input_indices is not None:
-            x = x[..., np.array(self.input_indices)]
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = x @ weight + bias
-            if self.activation == "relu":
-                x = xp.maximum(x, 0)
-            elif self.activation == "tanh":
-                x = xp.tanh(x)
-            elif self.activation != "identity":
-                raise ValueError(f"activation is '{self.activation}': choose 'relu', 'tanh' or 'identity'")
-        return x
+        return forward.features(self, x, namespace(x))
 
     def output(self, features: Float[Array, "... h"]) -> Float[Array, "... o"]:
         """The output layer, given the last hidden layer."""
-        return features @ self.weights[-1] + self.biases[-1]
+        return forward.output(self, features)
 
 
 def _uniform(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:

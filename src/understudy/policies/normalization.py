@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from understudy.core.arrays import Array, Light, namespace
 from understudy.core.types import Continuous, Dataset, Spec, Transition
+from understudy.deploy import forward
 
 
 class Normalization(Light):
@@ -35,18 +36,14 @@ class Normalization(Light):
         return cls(mean, std, jnp.asarray((low + high) / 2), jnp.asarray((high - low) / 2))
 
     def encode_obs(self, obs: Array) -> Array:
-        return (obs - self.obs_mean) / self.obs_std
+        return forward.encode_obs(self, obs)
 
     def encode_act(self, act: Array) -> Array:
         return act if self.act_scale is None else (act - self.act_center) / self.act_scale
 
     def decode_act(self, act: Array) -> Array:
         """The action in the environment's range, clipped to it."""
-        if self.act_center is None:
-            return act
-        xp = namespace(act)
-        # np.clip takes as long as a layer of the network, and this runs once a step.
-        return self.decode_unclipped(xp.minimum(xp.maximum(act, -1), 1))
+        return forward.decode_act(self, act, namespace(act))
 
     def decode_unclipped(self, act: Array) -> Array:
         """The inverse of `encode_act`."""

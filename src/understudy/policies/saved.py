@@ -1,130 +1,15 @@
-"""Loading saved policies from a policy file, a run directory or an expert directory.
-
-The files of a run directory may come from a stranger: `core.reader` reads them, and only what matches is used.
-"""
+"""Loading saved policies from a policy file, a run directory or an expert directory."""
 
 import os
-import re
-from pathlib import Path
-from typing import Any, NamedTuple
 
-from understudy.core.digests import check_digests
-from understudy.core.errors import RunError
-from understudy.core.paths import checked_path
-from understudy.core.reader import FileReader
-from understudy.core.text import is_line, quoted
+from understudy.deploy.runs import policy_path
 from understudy.policies.actor import Actor, read_policy
 
-POLICY = "policy.npz"
-"""The policy's file name in an expert directory."""
-POLICIES = "policies"
-MOST_SEED, MOST_EPISODES = 2**32 - 1, 10**9
-REMEDY = "train again, or copy the directory again"
-CONFIG = {
-    "algorithm": {
-        "name": is_line,
-        "preset": (None, is_line),
-        "hyperparameters": dict,
-        "card": {"title": is_line},
-    },
-    "seeds": [lambda value: _is_whole(value, 0, MOST_SEED)],
-    "episodes": [lambda value: _is_whole(value, 1, MOST_EPISODES)],
-    "demonstrations": {
-        "env": (None, is_line),
-        "expert_return": (
-            None,
-            {"mean": float, "std": (None, float), "size": lambda value: _is_whole(value, 1, MOST_EPISODES)},
-        ),
-    },
-    "seconds": float,
-    "command": str,
-    "versions": {"understudy": is_line},
-    "device": is_line,
-}
-"""The pattern of a run's config.json: what this library reads of it."""
 
-
-class RunRow(NamedTuple):
-    """A row of runs.csv: one trained policy."""
-
-    seed: int
-    episodes: int
-    held_out_payoff: float
-    status: str
-    selected: bool
-
-    @property
-    def policy(self) -> str:
-        """Its policy's file name."""
-        return f"episodes{self.episodes}-seed{self.seed}.npz"
-
-
-def load_policy(path: str | os.PathLike[str]) -> Actor:
+def load_policy(path: str | os.PathLike[str], policy: str | None = None) -> Actor:
     """Load a policy.
 
-    `path` is a policy file, a run directory (its selected policy is loaded), or a directory written by
-    `understudy expert train`.
+    `path` is a policy file, a run directory, or a directory written by `understudy expert train`. Of a run directory,
+    `policy` names one, as in "episodes10-seed2"; by default the selected one is loaded.
     """
-    path = checked_path(path)
-    if (path / POLICY).is_file():
-        path = path / POLICY
-    elif path.is_dir():
-        path = selected_policy_path(path)
-    return read_policy(path)
-
-
-def selected_policy_path(directory: Path) -> Path:
-    """The file of a run directory's selected policy."""
-    run_config(directory)
-    policy = next(f"{POLICIES}/{row.policy}" for row in run_rows(directory) if row.selected)
-    check_digests(directory, ["config.json", "runs.csv", policy], REMEDY)
-    return directory / policy
-
-
-def run_config(directory: Path) -> dict[str, Any]:
-    """The contents of a run directory's config.json. Raises RunError if understudy has not written it."""
-    name = quoted(directory, 1000)
-    if not directory.exists():
-        raise RunError(f"no run at '{name}': create one with `understudy train ... --out {name}`")
-    path = directory / "config.json"
-    if not path.exists():
-        raise RunError(f"'{name}' holds no run: config.json is missing")
-    config: dict[str, Any] = FileReader(path, "the configuration of a run", REMEDY).json(CONFIG)
-    versions = config["versions"].items()
-    if not all(is_line(key) and is_line(version) for key, version in versions):
-        raise RunError(f"'{name}' is damaged: the versions in config.json are not text")
-    return config
-
-
-def run_rows(directory: Path) -> list[RunRow]:
-    """The rows of a run directory's runs.csv, one for each trained policy."""
-    file = FileReader(directory / "runs.csv", "the list of a run's policies", REMEDY)
-    columns = {
-        "seed": lambda text: whole(text, 0, MOST_SEED),
-        "episodes": lambda text: whole(text, 1, MOST_EPISODES),
-        "held_out_payoff": number,
-        "status": lambda text: quoted(text, 500),
-        "selected": {"True": True, "False": False}.__getitem__,
-    }
-    rows = [RunRow(**row) for row in file.csv(columns)]
-    if len({row.policy for row in rows}) < len(rows) or sum(row.selected for row in rows) != 1:
-        raise file.damaged("each pair of seed and episodes appears once, and one of them is selected")
-    return rows
-
-
-def whole(text: str, low: int, high: int) -> int:
-    """The whole number in a cell of a CSV file. Raises ValueError."""
-    if not re.fullmatch(r"[0-9]{1,10}", text) or not low <= int(text) <= high:
-        raise ValueError(f"'{quoted(text, 40)}' is not a whole number from {low} to {high}")
-    return int(text)
-
-
-def number(text: str) -> float:
-    """The number in a cell of a CSV file, which may be NaN or infinite. Raises ValueError."""
-    if not re.fullmatch(r"[-+.0-9a-zA-Z]{1,40}", text):  # float() also takes spaces, underscores and other digits
-        raise ValueError(f"'{quoted(text, 40)}' is not a number")
-    return float(text)
-
-
-def _is_whole(value: object, low: int, high: int) -> bool:
-    return type(value) is int and low <= value <= high
+    return read_policy(policy_path(path, policy))

@@ -1,26 +1,19 @@
-"""The structure of a policy as JSON: classes, fields and the names of arrays. Nothing in it can name other code."""
+"""Policies as the structure of a file, and back (`understudy.deploy.structure` has its limits)."""
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from understudy.core.errors import RunError, UnderstudyError
-from understudy.core.patterns import mismatch
-from understudy.core.text import quoted
-from understudy.core.types import MOST_STEPS, ActionSpace, Continuous, Discrete, Spec
+from understudy.core.errors import RunError
+from understudy.deploy.forward import Node, build
 from understudy.policies.base import Categorical, Deterministic
 from understudy.policies.combined import Ensemble, Normalized, Tabular, TimeIndexed
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 
-MOST_NODES, DEEPEST = 100_000, 16
-"""Limits of a structure."""
-MOST_OBSERVED = 10_000_000
-"""Numbers of an observation."""
 CLASSES: dict[str, type[eqx.Module]] = {
     cls.__name__: cls
     for cls in (
@@ -36,15 +29,6 @@ CLASSES: dict[str, type[eqx.Module]] = {
         TimeIndexed,
     )
 }
-SPEC = {
-    "obs_shape": [int],
-    "action": ({"n": int}, {"low": [float], "high": [float]}),
-    "horizon": lambda value: type(value) is int and 1 <= value <= MOST_STEPS,
-    "policy_obs?": (None, [int]),
-    "obs_parts?": [lambda pair: isinstance(pair, list) and len(pair) == 2],
-    "kind": lambda value: value in ("Discrete", "Continuous"),
-}
-"""The pattern of a spec."""
 
 
 def describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -62,29 +46,6 @@ def describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     return {"value": value}
 
 
-def array_names(node: Any) -> set[str]:
-    """The arrays that a structure refers to. Raises ValueError if it is not one that `describe` makes."""
-    names: set[str] = set()
-    waiting, seen = [(node, 0)], 0
-    while waiting:
-        (one, depth), seen = waiting.pop(), seen + 1
-        if not isinstance(one, dict) or depth > DEEPEST or seen > MOST_NODES:
-            raise ValueError("its structure is too large, too deep, or no structure")
-        keys = set(one)
-        if keys == {"class", "fields"} and isinstance(one["class"], str) and one["class"] in CLASSES:
-            expected = {field.name for field in dataclasses.fields(CLASSES[one["class"]])}
-            if not isinstance(one["fields"], dict) or set(one["fields"]) != expected:
-                raise ValueError(f"the fields of its {one['class']} are not {', '.join(sorted(expected))}")
-            waiting += [(field, depth + 1) for field in one["fields"].values()]
-        elif keys == {"tuple"} and isinstance(one["tuple"], list):
-            waiting += [(item, depth + 1) for item in one["tuple"]]
-        elif keys == {"array"} and isinstance(one["array"], str) and one["array"] not in names:
-            names.add(one["array"])
-        elif keys != {"value"} or not isinstance(one["value"], bool | int | float | str | None):
-            raise ValueError(f"its structure contains {quoted(one, 60)}")
-    return names
-
-
 def rebuild(node: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """The inverse of `describe`."""
     if "class" in node:
@@ -94,25 +55,9 @@ def rebuild(node: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     return arrays[node["array"]] if "array" in node else node["value"]
 
 
-def describe_spec(spec: Spec) -> dict[str, Any]:
-    """A spec as JSON values; `read_spec` is the inverse."""
-    return {**dataclasses.asdict(spec), "kind": type(spec.action).__name__}
-
-
-def read_spec(values: Any) -> Spec:
-    """A spec from JSON values. Raises ValueError if they are not those of one."""
-    wrong = mismatch(values, SPEC, "the spec")
-    if wrong is not None:
-        raise ValueError(wrong)
-    action, shape = values["action"], tuple(values["obs_shape"])
-    if any(length < 1 for length in shape) or int(np.prod(shape, dtype=object)) > MOST_OBSERVED:
-        raise ValueError(f"observations of shape {quoted(shape)}")
-    try:
-        discrete = values["kind"] == "Discrete"
-        space: ActionSpace = Discrete(action["n"]) if discrete else Continuous(action["low"], action["high"])
-        parts = tuple((name, size) for name, size in values.get("obs_parts", ()))
-        return Spec(shape, space, values["horizon"], values.get("policy_obs"), parts)
-    except KeyError as error:
-        raise ValueError("the spec has actions of another kind") from error
-    except UnderstudyError as error:
-        raise ValueError(str(error)) from error
+def as_nodes(policy: Any) -> Node:
+    """The policy for NumPy alone."""
+    arrays: dict[str, np.ndarray] = {}
+    structure = describe(policy, "policy", arrays)
+    node: Node = build(structure, arrays)
+    return node

@@ -16,10 +16,10 @@ from understudy.core.errors import NeedsError, SettingError, unknown
 from understudy.core.memory import check_memory
 from understudy.core.reader import FileReader
 from understudy.data import Demonstrations, load
+from understudy.deploy.runs import policy_path
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make
 from understudy.experts.bundled import bundled_experts
 from understudy.game import Algorithm
-from understudy.policies.saved import POLICY, selected_policy_path
 from understudy.studies.cells import Store
 from understudy.studies.plan import BUNDLED, MOST_CELLS, Entry, Protocol, Study, Task
 from understudy.studies.records import cell_key
@@ -215,5 +215,5 @@ def _expert_identity(algorithm: Algorithm, task: Task) -> str | None:
             raise unknown("expert", name, bundled, "Or give an npz of weights, or a run's directory.")
         path = bundled[name]
     elif path.is_dir():
-        path = path / POLICY if (path / POLICY).is_file() else selected_policy_path(path)
+        path = policy_path(path)
     return hashlib.sha256(FileReader(path, "an expert", "check the path").bytes(LARGEST_EXPERT)).hexdigest()

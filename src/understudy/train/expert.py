@@ -30,12 +30,12 @@ from understudy.core.rescue import save_or_rescue
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, write_json, write_npz
 from understudy.core.types import Continuous
+from understudy.deploy.runs import POLICY
+from understudy.deploy.structure import describe_spec
 from understudy.envs import Environment, GymnasiumEnvironment, make
 from understudy.evaluation.returns import evaluate
 from understudy.experts.weights import plain_weights
 from understudy.policies.actor import Actor
-from understudy.policies.saved import POLICY
-from understudy.policies.structure import describe_spec
 from understudy.rl.base import RLPlayer
 from understudy.rl.ppo import PPO
 from understudy.rl.sac import SAC

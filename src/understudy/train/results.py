@@ -36,10 +36,10 @@ from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, atomic_file, write_json
 from understudy.core.text import is_line, printable, quoted
 from understudy.core.version import __version__
+from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
-from understudy.policies.saved import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 
 OWN_FILES = (
     *("config.json", "metrics.csv", "runs.csv", "policies", "policies/episodes*-seed*.npz", DIGESTS),

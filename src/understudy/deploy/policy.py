@@ -1,0 +1,226 @@
+"""A trained policy on NumPy alone. `understudy export RUN --to numpy` copies this file next to a policy.npz:
+
+    from policy import load
+
+    policy = load()  # policy.npz next to this file
+    action = policy(observation)  # one observation or a batch; deterministic
+    action, state = policy.predict(observation, state, episode_start, deterministic=False)
+
+    python policy.py                # a summary
+    python policy.py observations.npy    # actions; `-` reads standard input
+
+Actions are clipped to their bounds. An observation or action that is NaN or infinite raises ValueError. A policy with a
+memory (time-indexed, or exported with --max-change) needs `policy.reset()` at the start of every episode, or the state
+that `predict` returned last. It needs Python 3.10 and NumPy, and nothing is unpickled.
+
+Copyright: the understudy authors. SPDX-License-Identifier: MIT
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.deploy.forward import MAX_SEED, State, act, build, clamp, nodes
+
+FORMAT = 4
+"""Version of the policy file. Only this one can be read."""
+STRUCTURE = "structure.json"
+"""The member of the file with the structure of the policy."""
+
+
+class Policy:
+    """A policy that acts with NumPy. `predict` has the signature of Stable-Baselines3."""
+
+    error: type[Exception] = ValueError
+    """What is raised for an observation or a state that does not fit."""
+
+    def __init__(self, structure: dict[str, Any], arrays: dict[str, np.ndarray]):
+        self.spec: dict[str, Any] = structure["spec"]
+        """The task: shape and named parts of observations, bounds or number of actions, horizon."""
+        self.about: dict[str, Any] = structure["about"]
+        """Where the policy comes from: algorithm, seed, episodes, environment."""
+        self.export: dict[str, Any] = structure.get("export") or {}
+        """What the export added: versions, training, demonstrations, max_change."""
+        self.random = np.random.default_rng()
+        """The generator of samples."""
+        self._policy = build(structure["policy"], arrays)
+        self._shape, self._parts = tuple(self.spec["obs_shape"]), self.spec.get("obs_parts") or ()
+        self._discrete = self.spec["kind"] == "Discrete"
+        action = self.spec["action"]
+        self._low, self._high = (
+            None if self._discrete else np.array(action[end], np.float32) for end in ("low", "high")
+        )
+        limit = self.export.get("max_change")
+        self._limit = None if limit is None else np.array(limit, np.float32)
+        found = {node.kind: node for node in nodes(self._policy)}
+        self._states = found["Tabular"].table.shape[-2] if "Tabular" in found else None
+        self.stateless = "TimeIndexed" not in found and self._limit is None
+        """Whether it has no memory within an episode."""
+        self._started, self._memory, self._held = False, None, np.nan
+
+    def __call__(self, observation: Any) -> np.ndarray:
+        """The deterministic action for one observation, or one action for each observation of a batch."""
+        if self.stateless:
+            return self.predict(observation)[0]
+        if not self._started:
+            raise self.error("this policy has a memory within an episode: call reset() at the start of every episode")
+        action, self._memory = self._step(observation, self._memory, None, None, self._held)
+        return action
+
+    def reset(self, last_action: Any = None) -> None:
+        """Start an episode, for calls of the policy itself. `predict` gets its memory from its arguments.
+
+        With --max-change, `last_action` is the one that the motors hold now. Without it, the first action is free.
+        """
+        self._started, self._memory, self._held = True, None, np.nan
+        if last_action is not None and self._limit is not None:
+            held = np.asarray(last_action, np.float32)
+            if held.shape[-1:] != self._low.shape or not ((held >= self._low) & (held <= self._high)).all():
+                raise self.error(
+                    f"last_action is {last_action!r}: {len(self._low)} numbers within the bounds are needed"
+                )
+            self._held = held
+
+    def predict(
+        self,
+        observation: Any,
+        state: State | None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        random: np.random.Generator | None = None,
+    ) -> tuple[np.ndarray, State | None]:
+        """(actions, next state), as in Stable-Baselines3.
+
+        Pass the returned state to the next call; `episode_start` marks observations that start an episode. Without a
+        state all of them do. Samples use `random`, or the policy's own generator.
+        """
+        if deterministic and self.stateless:
+            obs, single = self._observations(observation)
+            actions = self._checked(act(self._policy, None, obs))
+            return (actions[0] if single else actions), None
+        source = None if deterministic else self.random if random is None else random
+        return self._step(observation, state, episode_start, source, np.nan)
+
+    def _step(
+        self, observation: Any, state: State | None, episode_start: Any, random: np.random.Generator | None, held: Any
+    ) -> tuple[np.ndarray, State | None]:
+        obs, single = self._observations(observation)
+        count = len(obs)
+        if state is not None and len(state.t) != count:
+            raise self.error(f"state is that of {len(state.t)} observations, and there are {count}")
+        if state is None or episode_start is not None:
+            begins = np.broadcast_to(np.asarray(True if state is None else episode_start, bool), (count,))
+            state = self._begun(count, begins, state, self.random if random is None else random, held)
+        actions = act(self._policy, state, obs, random)
+        if self._limit is not None:
+            change = clamp(actions - state.last, -self._limit, self._limit)
+            actions = np.where(np.isnan(state.last), actions, state.last + change)
+        actions = self._checked(actions)
+        last = None if self._limit is None else actions
+        return (actions[0] if single else actions), None if self.stateless else State(state.t + 1, state.drawn, last)
+
+    def _begun(
+        self, count: int, begins: np.ndarray, old: State | None, random: np.random.Generator, held: Any
+    ) -> State:
+        """The state with new entries where an episode begins."""
+        t, drawn, last = np.zeros(count, np.int32), np.zeros(count, np.int32), None
+        inner = self._policy
+        while inner.kind == "Normalized":
+            inner = inner.policy
+        if inner.kind == "StateDependent":
+            drawn = random.integers(MAX_SEED, size=count, dtype=np.int32)
+        if self._limit is not None:
+            last = np.broadcast_to(np.asarray(held, np.float32), (count, len(self._low)))
+        if old is None:
+            return State(t, drawn, last)
+        if last is not None:
+            last = np.where(begins[:, None], last, old.last)
+        return State(np.where(begins, t, old.t), np.where(begins, drawn, old.drawn), last)
+
+    def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
+        if self._parts and isinstance(observation, dict):
+            observation = self._joined(observation)
+        return batch_of(observation, self._shape, self._states, self.error)
+
+    def _joined(self, observation: dict[str, Any]) -> np.ndarray:
+        """One observation as a row, from its named parts."""
+        parts = [(name, size, np.ravel(observation.get(name, ()))) for name, size in self._parts]
+        wrong = [name for name, size, part in parts if part.size != size]
+        if wrong or len(observation) != len(parts):
+            wanted = ", ".join(f"{name} ({size} numbers)" for name, size in self._parts)
+            raise self.error(f"observation has the parts {', '.join(map(str, observation))}: the policy takes {wanted}")
+        return np.concatenate([part for _, _, part in parts])
+
+    def _checked(self, actions: np.ndarray) -> np.ndarray:
+        """Actions in their type, within their bounds, and finite."""
+        if self._discrete:
+            return actions.astype(np.int64, copy=False)
+        actions = clamp(actions.astype(np.float32, copy=False), self._low, self._high)
+        if not np.isfinite(actions).all():
+            raise self.error("the policy's action is NaN: the observation is too large for it")
+        return actions
+
+    def __repr__(self) -> str:
+        shown = {key: value for key, value in self.about.items() if not isinstance(value, dict)}
+        return f"Policy({', '.join(f'{key}={value}' for key, value in shown.items())})"
+
+
+def batch_of(
+    observation: Any, shape: tuple[int, ...], states: int | None, error: type[Exception]
+) -> tuple[np.ndarray, bool]:
+    """Observations as a batch, and whether one was given. A policy with a table of `states` takes their indices."""
+    obs = np.asarray(observation)
+    if shape or obs.dtype.kind not in "iu":  # the index of a state stays an integer
+        obs = obs.astype(np.float32, copy=False)
+    single = obs.shape == shape
+    if single:
+        obs = obs[None]
+    if obs.shape[1:] != shape or not obs.ndim:
+        raise error(
+            f"observation has shape {np.shape(observation)}: "
+            f"the policy takes {shape}, or a batch of shape (n, *{shape})"
+        )
+    if states is not None:
+        if obs.dtype.kind not in "iu" or (obs < 0).any() or (obs >= states).any():
+            raise error(f"observation is {observation!r}: a state is needed, a whole number from 0 to {states - 1}")
+    elif not np.isfinite(obs).all():
+        raise error(f"observation has {int((~np.isfinite(obs)).sum())} values that are NaN or infinite")
+    return obs, single
+
+
+def load(path: str | Path | None = None) -> Policy:
+    """The policy in a file that this version wrote; by default the npz file next to this one.
+
+    Files from strangers: `understudy.deploy.load` also limits what is read, and checks each array.
+    """
+    path = Path(__file__).with_suffix(".npz") if path is None else Path(path)
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    if STRUCTURE not in arrays:
+        raise ValueError(f"'{path}' is not a policy of understudy: it has no {STRUCTURE}")
+    structure = json.loads(arrays.pop(STRUCTURE).item())
+    if structure["format"] != FORMAT:
+        raise ValueError(f"'{path}' has format {structure['format']}, and this file reads {FORMAT}: export it again")
+    wrong = [name for name, array in arrays.items() if array.dtype.kind != "f" or not np.isfinite(array).all()]
+    if wrong:
+        raise ValueError(f"'{path}' is damaged: {', '.join(wrong)} has values that are no finite numbers")
+    return Policy(structure, arrays)
+
+
+def main() -> None:
+    """Print a summary of the policy, or its actions for the observations in a file."""
+    policy = load()
+    if len(sys.argv) < 2:
+        print(json.dumps({"spec": policy.spec, "about": policy.about, "export": policy.export}, indent=2))
+        return
+    source = sys.stdin.buffer if sys.argv[1] == "-" else sys.argv[1]
+    if not policy.stateless:
+        policy.reset()
+    print(json.dumps(policy(np.load(source, allow_pickle=False)).tolist()))
+
+
+if __name__ == "__main__":
+    main()
