@@ -52,6 +52,8 @@ class Demonstrations:
     """Mean, standard deviation and number of episodes of the expert's return, if there are no rewards."""
     bounds_from_data: bool = False
     """Whether the action bounds are the extremes of the data, because none were given."""
+    horizon_from_data: bool = False
+    """Whether the horizon is the length of the longest episode, because none was given."""
     obs_parts: Parts = ()
     """Names and sizes of the parts of an observation, in order; empty: no names."""
     details: Details = field(default_factory=Details)
@@ -103,7 +105,7 @@ class Demonstrations:
             rewards = check.rows("rewards", check.one_per_step("rewards", rewards, lengths), lengths)[:, 0]
         if ends not in ("time_limit", "terminal"):
             raise check.error(f"ends is '{quoted(ends)}': choose 'time_limit' or 'terminal'")
-        horizon = check.horizon(horizon, lengths)
+        known, horizon = horizon, check.horizon(horizon, lengths)
         check.parts(obs_parts, observations.shape[1])
         return cls(
             observations=observations,
@@ -118,6 +120,7 @@ class Demonstrations:
             ends=ends,
             recorded_return=recorded_return,
             bounds_from_data=action_space is None and isinstance(space, Continuous),
+            horizon_from_data=known is None,
             obs_parts=tuple(obs_parts),
             details=(details or Details()).checked(check, lengths, actions),
         )
@@ -184,9 +187,23 @@ class Demonstrations:
                 f"the demonstrations' actions are {type(self.action_space).__name__.lower()}, those of {name} "
                 f"{type(spec.action).__name__.lower()}: pass demonstrations of this environment"
             )
+        own, wanted = dict(self.obs_parts), dict(spec.obs_parts)
+        if own == wanted and list(own) != list(wanted):
+            raise DemonstrationError(
+                f"the demonstrations' observations have the parts {quoted(', '.join(own))}, those of {name} have "
+                f"{quoted(', '.join(wanted))}: load them with keys in this order"
+            )
         actions, space = Checker(f"demonstrations for {name}").actions(self.actions, spec.action, self.lengths)
-        horizon = max(spec.horizon, self.horizon)
-        return replace(self, actions=actions, action_space=space, horizon=horizon, env=name, bounds_from_data=False)
+        return replace(
+            self,
+            actions=actions,
+            action_space=space,
+            horizon=max(spec.horizon, self.horizon),
+            env=name,
+            bounds_from_data=False,
+            horizon_from_data=False,
+            obs_parts=spec.obs_parts or self.obs_parts,
+        )
 
     def transitions(self) -> Transition:
         """All steps in order, as NumPy arrays."""
