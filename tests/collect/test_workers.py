@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import warnings
 
 import gymnasium
 import jax
@@ -33,8 +32,7 @@ class Loud(CartPoleEnv):
 
     def step(self, action):
         print("a word of Python's")
-        os.system("echo a word of the shell's")
-        warnings.warn("a warning", stacklevel=1)
+        os.system('echo "a word of the shell"')
         return super().step(action)
 
 
@@ -162,7 +160,7 @@ def test_an_episode_that_ends_both_ways_is_terminal():
             obs, reward, _, _, info = super().step(action)
             return obs, reward, True, True, info
 
-    [[chunk]] = played(us.make(Both), [StepRequest(steering(), False, 0)], 0, SEEDS[:1], 1, 3)
+    [[chunk]] = played(us.make(Both, 10), [StepRequest(steering(), False, 0)], 0, SEEDS[:1], 1, 3)
     assert chunk.terminal.all()
     assert chunk.last.all()
 
@@ -254,7 +252,7 @@ def test_ctrl_c_is_not_the_workers_and_none_is_left():
 
 def test_an_environment_that_only_this_process_can_make_is_an_error_of_one_line():
     make = functools.partial(only_here, os.getpid())
-    with WorkerPool(us.make(make), SEEDS[:1], 1, 10, 1) as pool:
+    with WorkerPool(us.make(make, 10), SEEDS[:1], 1, 10, 1) as pool:
         with pytest.raises(WorkerError, match=r"could not be made: LookupError: no pole in this process$"):
             pool.request([StepRequest(steering(), False, 0)])
         assert all(map(gone, pool.pids))
@@ -267,7 +265,7 @@ def test_an_action_that_is_not_finite_is_the_policys_fault():
 
 
 def test_a_function_that_cannot_be_sent_is_refused_with_the_way_out():
-    env = us.make(lambda: CartPoleEnv())
+    env = us.make(lambda: CartPoleEnv(), 10)
     with pytest.raises(SettingError, match=r"cannot be sent to workers .* workers=0"):
         WorkerPool(env, SEEDS, 1, 5, 1)
     assert len(played(env, [StepRequest(steering(), False, 0)], 0, SEEDS[:1])) == 1
@@ -286,9 +284,26 @@ def test_request_and_receive_alternate():
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_nothing_is_printed(capfd, workers):
-    played(us.make(Loud), [StepRequest(steering(), False, 0)], workers, SEEDS[:1], 1, 5)
-    assert capfd.readouterr() == ("", "")
+def test_what_an_environment_prints_goes_to_standard_error(capfd, workers):
+    played(us.make(Loud, 10), [StepRequest(steering(), False, 0)], workers, SEEDS[:1], 1, 5)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert sorted(err.splitlines()) == ["a word of Python's"] * 5 + ["a word of the shell"] * 5
+
+
+class Chatty(CartPoleEnv):
+    """Prints more than a pipe holds, at each step."""
+
+    def step(self, action):
+        print("x" * 200_000)
+        return super().step(action)
+
+
+def test_an_environment_that_prints_much_neither_blocks_its_worker_nor_garbles_its_answers(capfd):
+    order = [StepRequest(steering(), False, 0)]
+    quiet = played(us.make("CartPole-v1", 10), order, 0, SEEDS[:1], 1, 5)
+    assert same(played(us.make(Chatty, 10), order, 1, SEEDS[:1], 1, 5), quiet)
+    assert len(capfd.readouterr().err) == 5 * 200_001
 
 
 def test_a_script_without_a_guard_can_have_workers_and_leaves_none_when_it_is_killed(tmp_path):
@@ -301,7 +316,7 @@ def test_a_script_without_a_guard_can_have_workers_and_leaves_none_when_it_is_ki
         from understudy.collect.runner import StepRequest
         from understudy.collect.workers import WorkerPool
         gymnasium.register("Own-v0", entry_point="gymnasium.envs.classic_control.cartpole:CartPoleEnv")
-        pool = WorkerPool(us.make("Own-v0"), [(0,), (1,)], 1, 5, 2)
+        pool = WorkerPool(us.make("Own-v0", 10), [(0,), (1,)], 1, 5, 2)
         net = ((np.zeros((4, 2), np.float32),), (np.zeros(2, np.float32),), "relu")
         request = StepRequest(Categorical(MLP(*net)), False, 0)
         pool.request([request] * 2)
@@ -321,7 +336,7 @@ def test_a_script_without_a_guard_can_have_workers_and_leaves_none_when_it_is_ki
 def test_workers_are_as_many_as_jobs_or_cores_and_none_where_the_environment_cannot_be_sent(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
     assert [worker_count(cartpole(), jobs) for jobs in (1, 3, 9)] == [1, 3, 4]
-    assert worker_count(us.make(lambda: CartPoleEnv()), 9) == 0
+    assert worker_count(us.make(lambda: CartPoleEnv(), 10), 9) == 0
     assert worker_count(us.make("Pendulum"), 9) == 0
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
     assert worker_count(cartpole(), 9) == 1

@@ -8,7 +8,7 @@ import pytest
 
 import understudy as us
 from understudy.envs.bullet import FastStep, speed_up
-from understudy.envs.gymnasium import quiet
+from understudy.envs.output import redirected
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("pybullet_envs_gymnasium") is None, reason="needs the bullet extra"
@@ -24,7 +24,7 @@ def make_two(name):
 
 @pytest.mark.parametrize("name", WALKERS)
 def test_a_fast_walker_equals_the_original_over_resets_and_terminations(name):
-    with quiet():
+    with redirected(quiet=True):
         original, fast = make_two(name)
         assert isinstance(speed_up(fast).unwrapped.step, FastStep)
         rng, resets = np.random.default_rng(0), 0
@@ -47,7 +47,7 @@ def test_a_fast_walker_equals_the_original_over_resets_and_terminations(name):
 
 
 def test_an_action_that_is_not_finite_raises():
-    with quiet():
+    with redirected(quiet=True):
         walker = us.envs.make("HopperBulletEnv-v0").make_env()
         walker.reset(seed=0)
         with pytest.raises(AssertionError):

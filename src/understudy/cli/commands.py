@@ -13,15 +13,26 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import install_command
 from understudy.core.imports import allow_imports, find_own_code
-from understudy.core.options import EnvArgument, FileArgument, Imports, Name, Path_, RunArgument, default
+from understudy.core.options import (
+    EnvArgs,
+    EnvArgument,
+    FileArgument,
+    Imports,
+    Name,
+    Path_,
+    RunArgument,
+    Wraps,
+    default,
+)
 from understudy.core.paths import check_new_file, check_own_file
 from understudy.core.rescue import save_or_rescue
 from understudy.core.statistics import Sample, interval
 from understudy.core.text import quoted
 from understudy.core.types import Continuous
 from understudy.data import bundled, load
-from understudy.envs import JAX_ENVIRONMENTS
+from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
 from understudy.envs.gymnasium import available
+from understudy.envs.naming import parse_args
 from understudy.evaluation.returns import Evaluation
 from understudy.experts.bundled import bundled_experts
 from understudy.policies.networks import Activation
@@ -64,14 +75,15 @@ def envs() -> None:
     display.show(("name", "kind", "demonstrations", "expert", "about"), marked)
     if any(missing.values()):
         display.say(f"\nTo install an extra: {install_command('EXTRA')}")
-    display.say(
-        "\nOther Gymnasium ids work too, if observations are a flat Box and actions a bounded flat Box or Discrete."
-    )
+    display.say("\nOther Gymnasium ids work too, module:Id and module:function; docs/environments.md has the spaces.")
 
 
 def evaluate_command(
     run: RunArgument,
-    env: Annotated[Name, default("that of the demonstrations")] = None,
+    env: Annotated[Name, default("that of the run")] = None,
+    env_arg: EnvArgs = (),
+    wrap: Wraps = (),
+    horizon: Annotated[int | None, default("that of the run")] = None,
     episodes: int = 10,
     seed: int = 0,
     workers: Annotated[int | None, default("one per policy, at most one per core")] = None,
@@ -85,6 +97,9 @@ def evaluate_command(
     Args:
         run: Directory of the run.
         env: Environment.
+        env_arg: Keyword argument of the environment; the value is JSON or text. Repeat the option for several.
+        wrap: Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several.
+        horizon: Steps after which an episode of a Gymnasium environment is truncated.
         episodes: Episodes per policy.
         seed: Seed of the episodes' initial states.
         workers: Worker processes that step a Gymnasium environment; 0: this process, without a timeout.
@@ -97,9 +112,13 @@ def evaluate_command(
     allow_imports(imports)
     if out is not None:
         check_own_file(out, ",".join(RETURNS))
+    find_own_code(env, *wrap)
     result = load_run(run)
+    named = result.named_env if env is None else NamedEnv(env)
+    if named is not None:
+        named = named.changed(parse_args(env_arg), wrap, horizon)
     with display.progress_bar(f"evaluating {len(result.policies)} policies") as report:
-        evaluation = result.evaluate(env, episodes, seed, workers=workers, progress=report, step_timeout=step_timeout)
+        evaluation = result.evaluate(named, episodes, seed, workers=workers, progress=report, step_timeout=step_timeout)
     card = result.config["algorithm"]["card"]
     title = f"{quoted(card['title'])} in {quoted(evaluation.env)}: mean ± 95% interval, {episodes} episodes per policy"
     display.show(*_scores(evaluation), title)
@@ -156,6 +175,9 @@ def inspect(file: FileArgument) -> None:
 def record_command(
     env: EnvArgument,
     out: Annotated[str, tyro.conf.arg(metavar="PATH")],
+    env_arg: EnvArgs = (),
+    wrap: Wraps = (),
+    horizon: Annotated[int | None, default("the environment's time limit")] = None,
     expert: Annotated[Name, default("the environment's scripted expert, or else its bundled one")] = None,
     expert_activation: Annotated[Activation | None, default("named in the file")] = None,
     episodes: int = 25,
@@ -167,8 +189,11 @@ def record_command(
     """Record episodes of an expert. Trained policies act deterministically, scripted experts stochastically.
 
     Args:
-        env: Environment.
+        env: Environment: a name, module:Id or module:function.
         out: The npz file to write.
+        env_arg: Keyword argument of the environment; the value is JSON or text. Repeat the option for several.
+        wrap: Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several.
+        horizon: Steps after which an episode of a Gymnasium environment is truncated.
         expert: scripted, bundled, a run or policy file, an npz file of weights, or module:function.
         expert_activation: Activation between the layers of an npz file of weights that does not name it.
         episodes: Episodes to record.
@@ -179,11 +204,12 @@ def record_command(
         expert_timeout: Seconds that module:function may take to answer a batch of observations; 0: no limit.
     """
     check_new_file(out)
-    find_own_code(env, expert)
+    find_own_code(expert)
+    named = NamedEnv(env, parse_args(env_arg), wrap, horizon)
     with display.working(f"recording {episodes} episodes of {env}"):
-        source = expert_from(expert, env, expert_activation)
+        source = expert_from(expert, named, expert_activation)
         demonstrations = record(
-            env,
+            named,
             source,
             episodes,
             seed,

@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import SettingError
-from understudy.core.imports import find_own_code
-from understudy.core.options import EnvArgument, Path_, default
+from understudy.core.options import EnvArgs, EnvArgument, Path_, Wraps, default
 from understudy.core.statistics import interval
-from understudy.envs import JAX_ENVIRONMENTS, make
+from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make
+from understudy.envs.naming import parse_args
 from understudy.rl.base import RLPlayer
 from understudy.rl.ppo import PPO
 from understudy.rl.sac import SAC
@@ -26,6 +26,9 @@ _SAC, _PPO, _SOFT_Q = SAC(), PPO(), SoftQ()
 
 def train_command(
     env: EnvArgument,
+    env_arg: EnvArgs = (),
+    wrap: Wraps = (),
+    horizon: Annotated[int | None, default("the environment's time limit")] = None,
     player: Annotated[
         Literal["sac", "ppo", "soft-q"] | None, default("sac for continuous actions, ppo for discrete ones")
     ] = None,
@@ -49,7 +52,10 @@ def train_command(
     """Train an expert on the task reward, and save the best seed's policy. Rerun the command to resume.
 
     Args:
-        env: Environment.
+        env: Environment: a name, module:Id or module:function.
+        env_arg: Keyword argument of the environment; the value is JSON or text. Repeat the option for several.
+        wrap: Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several.
+        horizon: Steps after which an episode of a Gymnasium environment is truncated.
         player: RL algorithm.
         steps: Environment steps per seed.
         seeds: Number of seeds, 0 to N-1, trained in one program.
@@ -69,16 +75,16 @@ def train_command(
         ppo: Settings of ppo.
         soft_q: Settings of soft-q.
     """
-    find_own_code(env)
+    named = NamedEnv(env, parse_args(env_arg), wrap, horizon)
     path = str(Path(out or f"experts/{env}"))
-    chosen = _player(env, player, {"sac": sac, "ppo": ppo, "soft-q": soft_q})
+    chosen = _player(named, player, {"sac": sac, "ppo": ppo, "soft-q": soft_q})
     if has_checkpoint(f"{path}{CHECKPOINT}"):
         note = "" if env in JAX_ENVIRONMENTS else f"; {env} starts new episodes"
         print(f"Resuming from {path}{CHECKPOINT}{note}", file=sys.stderr)
     try:
         with display.progress_bar(f"{type(chosen).__name__} in {env}") as report:
             trained = train_expert(
-                env,
+                named,
                 path,
                 chosen,
                 steps,
@@ -112,12 +118,12 @@ def _show(trained: TrainedExpert, title: str) -> None:
     display.show((">seed", ">return", ""), rows, title)
 
 
-def _player(env: str, name: str | None, players: dict[str, RLPlayer]) -> RLPlayer:
+def _player(env: NamedEnv, name: str | None, players: dict[str, RLPlayer]) -> RLPlayer:
     """The named player, or the default one for the environment. Raises if another player's settings are given."""
     if name is None:
         default = type(default_player(make(env)))
         name = next(one for one, player in players.items() if isinstance(player, default))
     for one, player in players.items():
         if one != name and player != type(player)():
-            raise SettingError(f"--{one} options were given, but {name} trains in {env}: pass --player {one}")
+            raise SettingError(f"--{one} options were given, but {name} trains in {env.name}: pass --player {one}")
     return players[name]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from understudy.cli.failures import reported, stoppable
-from understudy.core import startup, streams
+from understudy.core import notices, startup, streams
 from understudy.core.errors import SettingError, unknown
 from understudy.core.jax_variables import cache_size
 from understudy.core.version import __version__
@@ -90,6 +90,7 @@ ABOUT = "Imitation learning by moment matching."
 def main() -> None:
     """Run the command in `sys.argv` and exit. docs/configuration.md lists the exit statuses."""
     streams.prepare()
+    notices.show_as_lines()
     with stoppable() as signal_:
         try:
             startup.begin()

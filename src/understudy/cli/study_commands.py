@@ -187,7 +187,7 @@ def _clips(plan: Study, store: Store, records: list[dict[str, Any]]) -> dict[str
         if best is None:
             continue
         try:
-            image = clip(store.load_policy(best), task.env)
+            image = clip(store.load_policy(best), task.named_env)
         except UnderstudyError as error:  # for example a policy whose actions are not finite
             print(f"warning: no clip of {task.env}: {quoted(error, 300)}", file=sys.stderr)
             continue

@@ -25,13 +25,14 @@ from understudy.core.errors import (
     UnknownNameError,
     check_whole,
 )
-from understudy.core.imports import check_import, find_own_code
-from understudy.core.options import Name, Path_, default
+from understudy.core.imports import find_own_code
+from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
 from understudy.core.paths import check_new_directory
 from understudy.core.rescue import save_or_rescue
 from understudy.core.text import quoted
 from understudy.data import bundled, load
-from understudy.envs import JAX_ENVIRONMENTS, make
+from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make
+from understudy.envs.naming import parse_args
 from understudy.experts.expert import as_expert
 from understudy.experts.weights import holds_weights, policy_from_weights
 from understudy.game import DEFAULT, Algorithm
@@ -58,7 +59,13 @@ class RunOptions:
     demos: Annotated[Name, default("those bundled for --env")] = None
     """Demonstrations: the name of a bundled task, or an npz file."""
     env: Annotated[Name, default("none")] = None
-    """Environment. Algorithms that do not interact with it take the action bounds and the horizon from it."""
+    """Environment: a name, module:Id or module:function. All algorithms take action bounds and horizon from it."""
+    env_arg: EnvArgs = ()
+    """Keyword argument of the environment; the value is JSON or text. Repeat the option for several."""
+    wrap: Wraps = ()
+    """Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several."""
+    horizon: Annotated[int | None, default("the environment's time limit")] = None
+    """Steps after which an episode of a Gymnasium environment is truncated."""
     episodes: Annotated[tuple[int, ...], default("all")] = ()
     """Number of demonstrated episodes to use. Several numbers train every seed on each."""
     seeds: int = 1
@@ -71,6 +78,11 @@ class RunOptions:
     """Also log to tensorboard or wandb; repeat the option for both. OUT.logs/metrics.csv is always written."""
     out: Annotated[Path_, default("runs/ALGORITHM")] = None
     """Directory of the run."""
+
+    @property
+    def named_env(self) -> NamedEnv | None:
+        """The environment with its arguments, for `make`; None: none is given."""
+        return named_env(self.env, self.env_arg, self.wrap, self.horizon)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +129,8 @@ def _resume(resumed: resuming.ResumedCommand) -> int:
     try:
         algorithm, options, expert, workers = resumed.parsed(parse)
         demos = options.demos if options.demos in bundled() else resumed.located(options.demos)
-        check_import(options.env, resumed.file)
+        if options.named_env is not None:
+            NamedEnv.from_file(options.named_env.to_json(), resumed.file)
         options = dataclasses.replace(options, demos=demos, out=resumed.out)
         expert = dataclasses.replace(expert, expert=resumed.located(expert.expert))
         return _train(algorithm, options, expert, workers, resumed.words)
@@ -204,7 +217,7 @@ def _train(
         resumes = has_checkpoint(f"{out}{CHECKPOINT}")
         if not (resumes and resuming.interrupted(out)):
             check_new_directory(out)
-        again = _resume_command(out, words[0], options.env, expert_options.expert)
+        again = _resume_command(out, words[0], options.env, expert_options.expert, *options.wrap)
         with _interruptible(out, again):
             result = _trained(algorithm, options, expert_options, worker_options, out, words)
         hint = f"or `{again}`, which saves it again" if has_checkpoint(f"{out}{CHECKPOINT}") else ""
@@ -238,8 +251,10 @@ def _trained(
     source = str(options.demos or options.env)
     demonstrations = demonstrations_of(source) if options.demos is None else load(source)
     # Bundled demonstrations were checked against their task, so its simulator need not be installed to learn from them.
-    needs_env = "environment" in algorithm.card.needs or source != options.env or source not in bundled()
-    expert = _budgeted(expert_options, options.env)
+    named, own = options.named_env, source != options.env or source not in bundled()
+    changed = named is not None and named != NamedEnv(named.name)
+    needs_env = "environment" in algorithm.card.needs or own or changed
+    expert = _budgeted(expert_options, named)
     with (
         display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
         resuming.stored_command(out, words),
@@ -247,7 +262,7 @@ def _trained(
         return imitate(
             algorithm,
             demonstrations,
-            options.env if needs_env else None,
+            named if needs_env else None,
             expert,
             seeds=options.seeds,
             episodes=options.episodes or None,
@@ -309,7 +324,17 @@ def _resume_command(out: str, *names: str | None) -> str:
     return " ".join([f"understudy train {resuming.OPTION} {shlex.quote(out)}", *modules])
 
 
-def _budgeted(options: ExpertOptions, env: str | None) -> Any:
+def named_env(name: str | None, env_arg: Sequence[str], wrap: Sequence[str], horizon: int | None) -> NamedEnv | None:
+    """The environment that the options name. Raises if there are arguments of an environment that is not named."""
+    if name is None:
+        if env_arg or wrap or horizon is not None:
+            flag = "--env-arg" if env_arg else "--wrap" if wrap else "--horizon"
+            raise NeedsError(f"{flag} is for an environment: pass --env too")
+        return None
+    return NamedEnv(name, parse_args(env_arg), tuple(wrap), horizon)
+
+
+def _budgeted(options: ExpertOptions, env: NamedEnv | None) -> Any:
     """The expert of the options, with its budget of queries."""
     expert = expert_from(options.expert, env, options.expert_activation)
     if options.budget is None:
@@ -320,7 +345,7 @@ def _budgeted(options: ExpertOptions, env: str | None) -> Any:
     return as_expert(expert, make(env)).budget(options.budget)
 
 
-def expert_from(name: str | None, env: str | None, activation: Activation | None) -> Any:
+def expert_from(name: str | None, env: NamedEnv | None, activation: Activation | None) -> Any:
     """The expert's name or, if an activation is given, the network in its file of weights."""
     if activation is None:
         return name

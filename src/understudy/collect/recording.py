@@ -8,10 +8,11 @@ import numpy as np
 from understudy.collect.rollout_pool import another_seed, rollout_pool
 from understudy.collect.rollouts import Episodes, MakeVector, check_actions, rollout
 from understudy.collect.worker import STEP_TIMEOUT
-from understudy.core.errors import check_not_negative, check_seed, check_share, check_whole
+from understudy.core.errors import SettingError, check_not_negative, check_seed, check_share, check_whole
+from understudy.core.spaces import margin_bounds
 from understudy.core.types import Discrete, Spec
 from understudy.data import Demonstrations
-from understudy.envs import make, public_name
+from understudy.envs import GymnasiumEnvironment, make, public_name
 from understudy.experts.expert import Expert, Function, as_expert
 from understudy.policies import Carry, Policy
 from understudy.policies.actor import Actor
@@ -39,11 +40,19 @@ def record(
     continuous action and clips it to the range; it replaces a discrete action, with this probability, by a uniformly
     random one. The perturbed actions are recorded.
 
+    If the actions of an environment have no bounds, nothing clips them. The bounds of the demonstrations are then the
+    range of the actions, with a tenth of it on each side.
+
     A Gymnasium environment steps in another process if it can be sent to one (`workers=0`: in this one). `step_timeout`
     limits the seconds of a step or reset there (0: no limit). After that the episodes start again, with other seeds.
     `expert_timeout` limits the seconds in which an expert that is a function answers a batch of observations.
     """
     env = make(env)
+    bounded = not isinstance(env, GymnasiumEnvironment) or env.bounded
+    if isinstance(env, GymnasiumEnvironment):
+        env = env.without_bounds()
+    if noise != 0 and not bounded:
+        raise SettingError(f"noise is {noise!r}: it is measured in half-ranges, and {env.name} has actions without any")
     check_not_negative(expert_timeout=expert_timeout)
     recorded = as_expert(expert, env)
     if expert_timeout:
@@ -72,16 +81,18 @@ def record(
                 collected = pool.rollout(recorded.source, episodes, seed, mode).result()
             else:
                 collected = pool.stepwise(play)
+    actions = collected.flat(np.asarray(collected.steps.act))
     return Demonstrations.from_arrays(
         collected.flat(np.asarray(collected.steps.obs)),
-        collected.flat(np.asarray(collected.steps.act)),
+        actions,
         collected.lengths,
         next_observations=collected.flat(np.asarray(collected.steps.next_obs)),
         terminals=collected.flat(np.asarray(collected.steps.terminal)),
         rewards=collected.flat(collected.rewards),
-        action_space=env.spec.action,
+        action_space=env.spec.action if bounded else margin_bounds(actions),
         horizon=env.spec.horizon,
         env=public_name(env),
+        obs_parts=env.spec.obs_parts,
         source=f"the expert's episodes in {env.name}",
     )
 

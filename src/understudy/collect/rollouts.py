@@ -77,12 +77,17 @@ def rollout(
     `vector` makes the copies of a Gymnasium environment; by default they step in this process.
     """
     env = make(env)
+    if isinstance(env, GymnasiumEnvironment):
+        env = env.without_bounds()
     check_whole(1, episodes=episodes)
     check_seed(seed)
     compiled = isinstance(env, Environment) and isinstance(policy, Policy) and gate is None
     check_episodes(env.spec, episodes, env.spec.horizon if compiled else 1)  # a compiled one is padded to the horizon
     if isinstance(env, GymnasiumEnvironment):
-        return _in_gymnasium(env, vector or env.vector, policy, episodes, seed, deterministic, gate)
+        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
+        if env.maker.only_copy and episodes > 1:
+            return _one_by_one(env, policy, seeds, deterministic, gate)
+        return _in_gymnasium(env, vector or env.vector, policy, seeds, seed, deterministic, gate)
     if not isinstance(policy, Policy) or gate is not None:
         return _stepwise(env, policy, episodes, seed, deterministic, gate)
     keys = jax.random.split(jax.random.key(seed), episodes)
@@ -182,15 +187,17 @@ def _in_gymnasium(
     env: GymnasiumEnvironment,
     make_vector: MakeVector,
     policy: Policy | HostPolicy,
-    episodes: int,
+    seeds: Sequence[int],
     seed: int,
     deterministic: bool,
     gate: HostGate | None,
 ) -> Episodes:
+    """An episode for each of `seeds`. The policy draws its actions with `seed`."""
+    episodes = len(seeds)
     act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
     vector = make_vector(episodes)
     try:
-        obs = vector.reset([int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)])
+        obs = vector.reset(seeds)
         record, t = _Recorder(episodes), 0
         while record.alive.any():
             actions = check_actions(act(obs), episodes, env.spec.action.shape)
@@ -202,6 +209,28 @@ def _in_gymnasium(
         return record.episodes()
     finally:
         vector.close()
+
+
+def _one_by_one(
+    env: GymnasiumEnvironment,
+    policy: Policy | HostPolicy,
+    seeds: Sequence[int],
+    deterministic: bool,
+    gate: HostGate | None,
+) -> Episodes:
+    """Episodes one after the other, in an environment that cannot be copied."""
+    if gate is not None:
+        raise SpecError(f"{env.name} cannot be copied, and a gate needs all its episodes at once: pass a function")
+    runs = [_in_gymnasium(env, env.vector, policy, [seed], seed, deterministic, None) for seed in seeds]
+    longest = max(run.rewards.shape[1] for run in runs)
+
+    def joined(*rows: np.ndarray) -> np.ndarray:
+        more = [(0, 0)] * (rows[0].ndim - 2)
+        return np.concatenate([np.pad(row, [(0, 0), (0, longest - row.shape[1]), *more]) for row in rows])
+
+    steps = jax.tree.map(joined, *(run.steps for run in runs))
+    lengths = np.concatenate([run.lengths for run in runs])
+    return Episodes(steps, joined(*(run.rewards for run in runs)), lengths)
 
 
 def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> HostPolicy:

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from understudy.collect.heartbeat import Heartbeat
@@ -30,6 +31,7 @@ REPLACEMENTS = 3
 PATIENCE = 1.0
 """Seconds to wait for a worker to end after its pipe is closed."""
 # Ctrl-C and standard output are redirected before any other import: output of an import would garble the messages.
+# Until the worker serves, its standard error is a file, whose last line explains a failure; then it is the parent's.
 # The current directory comes last on the import path, and only if this process imports from it too.
 BOOT = """
 import os, signal, sys
@@ -40,8 +42,8 @@ os.dup2(nowhere, 1)
 from understudy.core.processes import exit_with_parent
 exit_with_parent()
 from understudy.collect.worker_process import serve
-sys.path += sys.argv[2:]
-serve(inbox, outbox, int(sys.argv[1]))
+sys.path += sys.argv[3:]
+serve(inbox, outbox, int(sys.argv[1]), int(sys.argv[2]))
 """
 VARIABLES = {
     **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
@@ -65,14 +67,16 @@ class Worker:
         self._heartbeat = Heartbeat()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (until it is closed)
         here = [os.getcwd()] if "" in sys.path else []
-        self.process = start_python(
-            ["-c", BOOT, str(self._heartbeat.descriptor), *here],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._words,
-            pass_fds=(self._heartbeat.descriptor,),
-            env=VARIABLES,
-        )
+        with _standard_error() as messages:
+            descriptors = (self._heartbeat.descriptor, messages)
+            self.process = start_python(
+                ["-c", BOOT, *map(str, descriptors), *here],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._words,
+                pass_fds=descriptors,
+                env=VARIABLES,
+            )
         self._send((kind, arguments))
 
     def wait_until_ready(self) -> None:
@@ -170,6 +174,19 @@ class Worker:
         self._words.seek(0)
         said = self._words.read().decode(errors="replace").strip().splitlines()
         return WorkerError(words + (f": {quoted(said[-1], 300)}" if said else ""))
+
+
+@contextmanager
+def _standard_error() -> Iterator[int]:
+    """A copy of the descriptor of standard error, for what environments print; the null device if it is closed."""
+    try:
+        descriptor = os.dup(2)
+    except OSError:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def cores() -> int:

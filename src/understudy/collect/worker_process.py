@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from understudy.collect.heartbeat import Heartbeat
 from understudy.core.errors import UnderstudyError
-from understudy.envs.gymnasium import silence
+from understudy.envs.output import flush, redirect_worker
 from understudy.envs.stepping import MAKE, NO_RUN, OURS, reason
 
 
@@ -36,9 +36,9 @@ class Failure(NamedTuple):
         return cls(None, reason(error), traceback.format_exc())
 
 
-def serve(inbox: int, outbox: int, descriptor: int) -> None:
-    """Answer requests until the pipe is closed."""
-    silence()
+def serve(inbox: int, outbox: int, descriptor: int, messages: int) -> None:
+    """Answer requests until the pipe is closed. Output goes to the file with the descriptor `messages`."""
+    redirect_worker(messages)
     heartbeat, served, own = Heartbeat(descriptor), None, os.getpid()
     # A child that an environment forks must not hold the pipes open, or the parent does not see that this process died.
     for pipe in (inbox, outbox):
@@ -59,10 +59,12 @@ def serve(inbox: int, outbox: int, descriptor: int) -> None:
             if os.getpid() != own:  # a forked child that returned from the environment
                 os._exit(0)
             heartbeat.report(OURS)
+            flush()
             with suppress(BrokenPipeError):  # the parent is gone: the next read ends the loop
                 pickle.dump(answer, answers, protocol=5)
                 answers.flush()
         if served is not None:
             with suppress(Exception):
                 served.close()
+        flush()
         os._exit(0)  # some simulators crash while the interpreter shuts down

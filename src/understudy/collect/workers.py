@@ -29,7 +29,7 @@ from understudy.collect.worker import (
 )
 from understudy.core.errors import SettingError, WorkerError, check_not_negative, check_whole
 from understudy.envs import GymnasiumEnvironment
-from understudy.envs.gymnasium import quiet
+from understudy.envs.output import redirected
 
 
 class WorkerPool:
@@ -61,10 +61,10 @@ class WorkerPool:
         self._requests: list[StepRequest | None] | None = None
         self._here: list[Runner] = []
         self._workers: list[Worker] = []
-        self.close = weakref.finalize(self, _close, self._here, self._workers)
+        self.close = weakref.finalize(self, _close, self._here, self._workers, env.quiet)
         """Close the workers and their environments. Also called at the end of a `with`, and of the program."""
         if workers == 0:
-            with quiet():
+            with redirected(env.quiet):
                 self._here += [Runner(env, seed, envs, steps) for seed in self._seeds]
             return
         check_sendable(env)
@@ -101,7 +101,7 @@ class WorkerPool:
         try:
             for run, (runner, request) in enumerate(zip(self._here, requests, strict=False)):
                 if request is not None:
-                    with quiet():
+                    with redirected(self._env.quiet):
                         chunks[run] = self._counted(runner.play(request))
             for number, runs in enumerate(self._shares(len(self._workers))):
                 answer = self._answer(number, [requests[run] for run in runs])
@@ -169,13 +169,13 @@ def _packed(request: StepRequest) -> StepRequest:
     return request._replace(policy=jax.tree.map(lambda x: np.asarray(x, order="C"), request.policy))
 
 
-def _close(here: list[Runner], workers: list[Worker]) -> None:
+def _close(here: list[Runner], workers: list[Worker], quiet: bool) -> None:
     """Close all workers. A worker ends when its pipe is closed, or is killed."""
     for worker in workers:
         worker.stop_reading()
     for worker in workers:
         worker.close(PATIENCE)
     if here:
-        with quiet():
+        with redirected(quiet):
             for run in here:
                 run.close()

@@ -13,6 +13,11 @@ RunArgument = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]
 Imports = Annotated[UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="import", metavar="MODULE")]
 """`--import MODULE`, repeatable: modules that files may name code in. Pass it to `core.imports.allow_imports`."""
 
+EnvArgs = Annotated[UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="KEY=VALUE")]
+"""`--env-arg KEY=VALUE`, repeatable. `envs.naming.parse_args` parses them."""
+Wraps = Annotated[UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="MODULE:CLASS")]
+"""`--wrap module:Class`, repeatable."""
+
 
 def default(text: str) -> Any:
     """An annotation that describes an option's default in its help, in place of the value: `(default: text)`."""

@@ -23,6 +23,8 @@ from understudy.core.types import LARGEST_BOUND, ActionSpace, Continuous, Discre
 
 MOST_COMBINATIONS = 4096
 """Combinations of a MultiDiscrete or MultiBinary action that become one categorical."""
+MARGIN = 0.1
+"""Share of the demonstrated range that is added on each side to the bounds of actions that have none."""
 SMALLEST_IMAGE = 32
 """Pixels of each side from which a uint8 Box of two or three axes counts as an image."""
 Path = tuple[str, ...]
@@ -155,6 +157,13 @@ def actions_of(space: spaces.Space[Any], name: str) -> Actions:
     raise SpecError(
         f"{name} has the action space {quoted(space)}: Box, Discrete, MultiDiscrete or MultiBinary is needed"
     )
+
+
+def margin_bounds(actions: np.ndarray) -> Continuous:
+    """Bounds for demonstrated actions (n, size): their range and a tenth of it on each side; ± 1 around a constant."""
+    low, high = actions.min(axis=0).astype(float), actions.max(axis=0).astype(float)
+    margin = np.where(high > low, MARGIN * (high - low), 1.0)
+    return Continuous(tuple((low - margin).tolist()), tuple((high + margin).tolist()))
 
 
 def _box(space: spaces.Box) -> Actions:

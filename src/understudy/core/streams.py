@@ -68,6 +68,11 @@ def _safe(stream: TextIO | None, number: int, name: str) -> TextIO:
     return io.TextIOWrapper(buffered, encoding=encoding, errors=PLAIN, line_buffering=lines)
 
 
+def message_stream() -> TextIO:
+    """A stream of lines to standard error, for a process whose own streams are redirected. It never raises."""
+    return _safe(None, 2, "standard error")
+
+
 class _Named(io.FileIO):
     """A standard stream whose errors name it. Those of standard error are dropped: no message may end a command."""
 

@@ -67,6 +67,8 @@ class Demonstrations:
     """Mean, standard deviation and number of episodes of the expert's return, if there are no rewards."""
     bounds_from_data: bool = False
     """Whether the action bounds are the extremes of the data, because none were given."""
+    horizon_from_data: bool = False
+    """Whether the horizon is the length of the longest episode, because none was given."""
     obs_parts: Parts = ()
     """Names and sizes of the parts of an observation, in order; empty: no names."""
     details: Details = field(default_factory=Details)
@@ -121,7 +123,7 @@ class Demonstrations:
             rewards = check.rows("rewards", check.one_per_step("rewards", rewards, lengths), lengths)[:, 0]
         if ends not in ("time_limit", "terminal"):
             raise check.error(f"ends is '{quoted(ends)}': choose 'time_limit' or 'terminal'")
-        horizon = check.horizon(horizon, lengths)
+        known, horizon = horizon, check.horizon(horizon, lengths)
         check.parts(obs_parts, observations.shape[1])
         return cls(
             observations=observations,
@@ -137,6 +139,7 @@ class Demonstrations:
             ends=ends,
             recorded_return=recorded_return,
             bounds_from_data=action_space is None and isinstance(space, Continuous),
+            horizon_from_data=known is None,
             obs_parts=tuple(obs_parts),
             details=(details or Details()).checked(check, lengths, actions),
         )
@@ -224,6 +227,7 @@ class Demonstrations:
             horizon=max(spec.horizon, self.horizon),
             env=name,
             bounds_from_data=False,
+            horizon_from_data=False,
         )
 
     def _with_parts(self, parts: Parts, name: str) -> "Demonstrations":

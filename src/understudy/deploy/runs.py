@@ -35,6 +35,7 @@ CONFIG = {
             {"mean": float, "std": (None, float), "size": lambda value: _is_whole(value, 1, MOST_EPISODES)},
         ),
     },
+    "env?": (None, {"name": is_line, "args": {str: object}, "wrap": [is_line], "horizon": (None, int)}),
     "seconds": float,
     "command": str,
     "versions": {"understudy": is_line},

@@ -7,6 +7,7 @@ import equinox as eqx
 from jaxtyping import Bool, Float, Key
 
 from understudy.core.arrays import Array
+from understudy.core.errors import NeedsError
 from understudy.core.types import Spec
 from understudy.policies import Policy
 
@@ -30,9 +31,15 @@ class Environment(eqx.Module):
     Arrays of an environment, such as a forest's trees, are leaves of the pytree.
     """
 
-    name: ClassVar[str]
-    about: ClassVar[str]
+    name: ClassVar[str] = ""
+    """Default: the name of the class."""
+    about: ClassVar[str] = ""
     """One line for `understudy envs`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.name:
+            cls.name = cls.__name__
 
     @property
     @abstractmethod
@@ -44,6 +51,8 @@ class Environment(eqx.Module):
     @abstractmethod
     def step(self, state: EnvState, act: Array, key: Key[Array, ""]) -> Timestep: ...
 
-    @abstractmethod
     def expert(self) -> Policy:
-        """The scripted expert that recorded the bundled demonstrations."""
+        """The scripted expert, if there is one."""
+        raise NeedsError(
+            f"{self.name} has no scripted expert: pass expert=, or --expert in the shell: a policy, function or path"
+        )

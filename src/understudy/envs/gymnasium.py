@@ -1,29 +1,24 @@
-"""Gymnasium environments with flat Box observations and Box or Discrete actions.
+"""Gymnasium environments: observations of any space but images become a flat row, actions become those of a policy.
 
 `VectorEnvironment` steps several copies together, one episode in each. `stepping.CheckedEnv` is a single copy.
 """
 
-import ctypes
+import copy
 import importlib.util
-import os
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from typing import Any, NamedTuple, TextIO
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
 
 import gymnasium
 import numpy as np
 
-from understudy.core.errors import ExtraError, SpecError, missing_extra, unknown
-from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
-from understudy.envs.bullet import speed_up
-from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, made, no_report
-
-C_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None
-DEFAULT_HORIZON = 1000
-"""The horizon of environments without a time limit."""
-EXTRAS = {"bullet": "pybullet_envs_gymnasium", "box2d": "Box2D", "mujoco": "mujoco"}
+from understudy.core.errors import ExtraError, SettingError, SpecError
+from understudy.core.spaces import actions_of, observation_parts
+from understudy.core.types import LARGEST_BOUND, ActionSpace, Continuous, Spec
+from understudy.envs.making import EXTRAS, Env, Maker, time_limit
+from understudy.envs.naming import NamedEnv, check_horizon
+from understudy.envs.output import redirected
+from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, no_report
 
 
 class VectorStep(NamedTuple):
@@ -36,48 +31,118 @@ class VectorStep(NamedTuple):
 
 
 class GymnasiumEnvironment:
-    """A Gymnasium environment, given by its name or by a function that makes it. `vector(n)` runs n copies."""
+    """A Gymnasium environment. `vector(n)` runs n copies, which `maker` makes. `understudy.make` makes it.
 
-    def __init__(
-        self,
-        env: str | Callable[[], gymnasium.Env[Any, Any]],
-        known: tuple[str, ...] = (),
-        horizon: int | None = None,
-    ):
-        self.name = env if isinstance(env, str) else getattr(getattr(env, "func", env), "__name__", "environment")
-        self.registered = isinstance(env, str)
-        """Whether `gymnasium.make(name)` makes it."""
-        self._source = env
-        self._make: Callable[..., gymnasium.Env[Any, Any]] = _maker(env, known) if isinstance(env, str) else env
-        with quiet():
-            self.spec = made(self.name, lambda: self._probed(horizon))
+    An environment whose actions have no bounds has no `spec` until `with_action_bounds` sets them, and one without a
+    time limit has none until `with_horizon` does.
+    """
+
+    def __init__(self, maker: Maker, one: Any, horizon: int | None = None):
+        """`one` is a copy, whose spaces are read; it is closed."""
+        self.name, self.maker = maker.name, maker
+        try:
+            self._spaces = _Spaces(self.name, one)
+            limit = time_limit(one)
+        finally:
+            if isinstance(one, gymnasium.Env):
+                with suppress(*FAILURES):
+                    one.close()
+        check_horizon(horizon)
+        self.quiet = maker.quiet or "pybullet" in type(one.unwrapped).__module__
+        """Whether its output is dropped. See `envs.output`."""
+        self.horizon = limit if horizon is None else int(horizon)
+        """The most steps of an episode; None: not known."""
+        self._stated = horizon
+        self._action = self._spaces.action
+
+    @property
+    def spec(self) -> Spec:
+        """Observations, actions and horizon. Raises SpecError if bounds or horizon are not known."""
+        if self._action is None:
+            raise SpecError(
+                f"{self.name} has actions without bounds, {self._spaces.words}: pass demonstrations, which have some, "
+                "or understudy.make(env).with_action_bounds(understudy.Continuous(low, high))"
+            )
+        return Spec(self._spaces.obs_shape, self._action, self.checked_horizon(), obs_parts=self._spaces.parts)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the bounds of its actions are known."""
+        return self._action is not None
+
+    @property
+    def action_size(self) -> int:
+        """Numbers of a continuous action, or the number of discrete ones."""
+        return self._spaces.action_size
+
+    @property
+    def named(self) -> NamedEnv | None:
+        """The name from which `make` makes the same environment; None: there is none."""
+        found = self.maker.named
+        return None if found is None else NamedEnv(found.name, found.args, found.wrap, self._stated)
+
+    def checked_horizon(self) -> int:
+        """The horizon. Raises SettingError if it is not known."""
+        if self.horizon is None:
+            raise SettingError(
+                f"{self.name} has no time limit: pass understudy.make(env, horizon=N), or --horizon N in the shell, "
+                "the most steps of an episode"
+            )
+        return self.horizon
+
+    def with_horizon(self, horizon: int) -> Self:
+        """The same environment, whose episodes are truncated after `horizon` steps."""
+        check_horizon(horizon)
+        changed = copy.copy(self)
+        changed.horizon = changed._stated = int(horizon)
+        return changed
+
+    def with_action_bounds(self, bounds: ActionSpace) -> Self:
+        """The same environment, whose actions lie within `bounds` and within those bounds that it has itself."""
+        changed = copy.copy(self)
+        changed._action = self._spaces.within(self.name, bounds)
+        return changed
+
+    def without_bounds(self) -> Self:
+        """The same environment for actions that nothing clips, such as an expert's; unchanged if it has bounds."""
+        if self.bounded:
+            return self
+        most = (LARGEST_BOUND,) * self.action_size
+        return self.with_action_bounds(Continuous(tuple(-x for x in most), most))
 
     def vector(self, count: int, run: int = NO_RUN, report: Report = no_report) -> "VectorEnvironment":
         """`count` copies that step together. `run` is the seed of the run that they belong to, for errors."""
-        with quiet():
-            return VectorEnvironment([self.copy(run, report) for _ in range(count)])
+        copies: list[CheckedEnv] = []
+        with redirected(self.quiet):
+            try:
+                for _ in range(count):
+                    copies.append(self.copy(run, report))
+            except BaseException:
+                for one in copies:
+                    one.close()
+                raise
+            return VectorEnvironment(copies, self.quiet)
 
     def copy(self, run: int = NO_RUN, report: Report = no_report) -> CheckedEnv:
         """A single environment whose mistakes are named."""
-        return CheckedEnv(self.name, self.spec, self.make_env, run, report)
+        return CheckedEnv(self.name, self.make_env, run, report)
 
-    def make_env(self) -> gymnasium.Env[Any, Any]:
-        """A single environment. If made by name, it has no `PassiveEnvChecker`, which is slow."""
-        env = self._make(disable_env_checker=True) if self.registered else self._make()
-        found = _spec(self.name, env, self.spec.horizon)
-        before = self.spec.obs_shape, self.spec.action
-        if (found.obs_shape, found.action) != before:
+    def make_env(self) -> Env:
+        """A single environment. If made by Gymnasium, it has no `PassiveEnvChecker`, which is slow."""
+        env: Env = self.maker(disable_env_checker=True) if self.maker.by_gymnasium else self.maker()
+        found, before = _Spaces(self.name, env), self._spaces
+        if found.key != before.key:
             raise SpecError(
-                f"{self.name} has the spaces {before}, and {(found.obs_shape, found.action)} when it is made again: "
-                "all copies must have the same ones"
+                f"{self.name} has the spaces {before.key}, and {found.key} when it is made again: all copies must have "
+                "the same ones"
             )
         return env
 
-    def make_renderable(self) -> gymnasium.Env[Any, Any] | None:
+    def make_renderable(self) -> Env | None:
         """A single environment with `render_mode="rgb_array"`, or None if it cannot render here."""
-        with quiet():
+        with redirected(self.quiet):
             try:
-                env = self._make(render_mode="rgb_array") if self.registered else self._make()
+                env: Env = self.maker(render_mode="rgb_array") if self.maker.by_gymnasium else self.maker()
             except (TypeError, ExtraError, ImportError, gymnasium.error.Error):
                 return None
         if env.render_mode == "rgb_array":
@@ -85,47 +150,49 @@ class GymnasiumEnvironment:
         env.close()
         return None
 
-    def _probed(self, horizon: int | None) -> Spec:
-        """The spec of a copy that is made for it and closed."""
-        one = self._make()
-        try:
-            return _spec(self.name, one, horizon)
-        finally:
-            if isinstance(one, gymnasium.Env):
-                with suppress(*FAILURES):
-                    one.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What another process needs to make it: the name with its entry in Gymnasium's registry, or the function."""
-        entry = gymnasium.registry.get(self.name.partition(":")[2] or self.name) if self.registered else None
-        return {"source": self._source, "name": self.name, "spec": self.spec, "entry": entry}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        source, entry = state["source"], state["entry"]
-        self.name, self.spec, self.registered, self._source = (
-            state["name"],
-            state["spec"],
-            isinstance(source, str),
-            source,
-        )
-        if entry is not None:  # an environment that the user registered is unknown in a new process
-            gymnasium.registry.setdefault(entry.id, entry)
-        self._make = _maker(source, ()) if isinstance(source, str) else source
-
     def __repr__(self) -> str:
         return f"GymnasiumEnvironment({self.name!r})"
+
+
+class _Spaces:
+    """The spaces of an environment, as a policy sees them."""
+
+    def __init__(self, name: str, env: Any):
+        if not isinstance(env, gymnasium.Env):
+            raise SpecError(f"{name} returns a {type(env).__name__}: it must return a gymnasium.Env")
+        size, self.parts = observation_parts(env.observation_space, name)
+        self.obs_shape = (size,)
+        actions = actions_of(env.action_space, name)
+        self.action, self.action_size = actions.space, actions.size
+        self.words = str(env.action_space)
+        self.low, self.high = np.zeros(0), np.zeros(0)
+        if isinstance(env.action_space, gymnasium.spaces.Box):
+            self.low, self.high = env.action_space.low.reshape(-1), env.action_space.high.reshape(-1)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What all copies have in common."""
+        shown = self.words if self.action is None else self.action
+        return (self.obs_shape, shown, self.parts) if self.parts else (self.obs_shape, shown)
+
+    def within(self, name: str, bounds: ActionSpace) -> Continuous:
+        """Bounds that are also within those of the space."""
+        if not isinstance(bounds, Continuous) or len(bounds.low) != len(self.low):
+            raise SpecError(f"{name} has the action space {self.words}: its bounds cannot be {bounds}")
+        low, high = np.maximum(bounds.low, self.low), np.minimum(bounds.high, self.high)
+        return Continuous(tuple(low.tolist()), tuple(high.tolist()))
 
 
 class VectorEnvironment:
     """Copies of a Gymnasium environment that step together, for one episode each."""
 
-    def __init__(self, copies: Sequence[CheckedEnv]):
-        self._copies = copies
+    def __init__(self, copies: Sequence[CheckedEnv], quiet: bool = False):
+        self._copies, self._quiet = copies, quiet
         self._obs = np.zeros(0, np.float32)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
         """Start an episode in each copy, with one seed per copy."""
-        with quiet():
+        with redirected(self._quiet):
             self._obs = np.stack([copy.reset(seed) for copy, seed in zip(self._copies, seeds, strict=True)])
         return self._obs
 
@@ -133,67 +200,16 @@ class VectorEnvironment:
         """Step the copies whose episode is alive. The others keep their last observation and get no reward."""
         count, actions = len(self._copies), actions.astype(self._copies[0].action_kind)
         new = VectorStep(self._obs.copy(), np.zeros(count, np.float32), np.zeros(count, bool), np.zeros(count, bool))
-        with quiet():
+        with redirected(self._quiet):
             for i in np.flatnonzero(alive).tolist():
                 new.obs[i], new.reward[i], new.terminal[i], new.truncated[i] = self._copies[i].step(actions[i])
         self._obs = new.obs
         return new
 
     def close(self) -> None:
-        with quiet():
+        with redirected(self._quiet):
             for copy in self._copies:
                 copy.close()
-
-
-def _spec(name: str, env: Any, horizon: int | None) -> Spec:
-    if not isinstance(env, gymnasium.Env):
-        raise SpecError(f"{name} returns a {type(env).__name__}: it must return a gymnasium.Env")
-    obs_space, action_space = env.observation_space, env.action_space
-    if not isinstance(obs_space, gymnasium.spaces.Box) or len(obs_space.shape) != 1:
-        raise SpecError(
-            f"{name} has the observation space {obs_space}: a flat Box is needed; wrap the environment in "
-            "gymnasium.wrappers.FlattenObservation"
-        )
-    action: ActionSpace
-    if isinstance(action_space, gymnasium.spaces.Discrete) and action_space.start == 0:
-        action = Discrete(int(action_space.n))
-    elif isinstance(action_space, gymnasium.spaces.Box) and len(action_space.shape) == 1 and action_space.is_bounded():
-        action = Continuous(tuple(map(float, action_space.low)), tuple(map(float, action_space.high)))
-    else:
-        raise SpecError(
-            f"{name} has the action space {action_space}: a flat Box with finite bounds, or Discrete starting at 0, "
-            "is needed"
-        )
-    limit = env.spec.max_episode_steps if env.spec is not None else None
-    return Spec(obs_space.shape, action, int(horizon or limit or DEFAULT_HORIZON))
-
-
-def _maker(name: str, known: tuple[str, ...]) -> Callable[..., gymnasium.Env[Any, Any]]:
-    if "Bullet" in name:
-        try:
-            with quiet():
-                import pybullet_envs_gymnasium  # noqa: F401
-        except ImportError as error:
-            raise missing_extra("bullet", f"{name} needs PyBullet and Python 3.11") from error
-    if name not in gymnasium.registry and ":" not in name:
-        raise unknown("environment", name, [*known, *gymnasium.registry], "`understudy envs` lists them.")
-
-    def make(**options: Any) -> gymnasium.Env[Any, Any]:
-        try:
-            env: gymnasium.Env[Any, Any] = gymnasium.make(name, **options)
-            return speed_up(env) if "Bullet" in name else env
-        except gymnasium.error.DependencyNotInstalled as error:
-            extra = next((extra for extra in EXTRAS if extra in str(error).lower()), None)
-            needs = f"{name} needs a package that is not installed"
-            if extra:
-                raise missing_extra(extra, needs) from error
-            raise ExtraError(f"{needs}: {str(error).splitlines()[0]}") from error
-        except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound, ImportError) as error:
-            raise ExtraError(f"{name} cannot be made: {str(error).splitlines()[0]}") from error
-        except gymnasium.error.DeprecatedEnv as error:
-            raise unknown("environment", name, [*known, *gymnasium.registry], str(error).splitlines()[0]) from error
-
-    return make
 
 
 def available() -> list[tuple[str, str]]:
@@ -209,52 +225,3 @@ def available() -> list[tuple[str, str]]:
         installed = not extra or importlib.util.find_spec(EXTRAS[extra]) is not None
         rows += [(name, "" if installed else extra) for name in names]
     return rows
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Suppress everything that a simulator prints, from Python or C, and its warnings. Errors still raise."""
-    if _silenced:
-        yield
-        return
-    sink = _silence()
-
-    def flush() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if C_LIBRARY is not None:
-            C_LIBRARY.fflush(None)  # otherwise C's own buffers are printed at exit
-
-    flush()
-    saved = [os.dup(1), os.dup(2)]
-    os.dup2(sink.fileno(), 1)
-    os.dup2(sink.fileno(), 2)
-    try:
-        # In a notebook, sys.stdout is not file descriptor 1, so redirect both.
-        with warnings.catch_warnings(), redirect_stdout(sink), redirect_stderr(sink):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        flush()
-        for descriptor, own in zip(saved, (1, 2), strict=True):
-            os.dup2(descriptor, own)
-            os.close(descriptor)
-
-
-def silence() -> None:
-    """Suppress the output of simulators for good, in a process that has no other output."""
-    _silenced.append(True)
-    for descriptor in (1, 2):
-        os.dup2(_silence().fileno(), descriptor)
-    warnings.simplefilter("ignore")
-
-
-_silenced: list[bool] = []
-_sinks: list[TextIO] = []
-
-
-def _silence() -> TextIO:
-    """/dev/null, opened once per process, and again after a simulator that closed sys.stdout."""
-    if not _sinks or _sinks[-1].closed:
-        _sinks.append(open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as the process lives)
-    return _sinks[-1]

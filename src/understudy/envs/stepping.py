@@ -13,8 +13,8 @@ import gymnasium
 import numpy as np
 
 from understudy.core.errors import SpecError, UnderstudyError, WorkerError
+from understudy.core.spaces import Path, actions_of, flat_observations, leaves
 from understudy.core.text import quoted
-from understudy.core.types import Spec
 
 T = TypeVar("T")
 OURS, MAKE, RESET, STEP, CLOSE = range(5)
@@ -24,6 +24,7 @@ NUMERIC = "fiub"
 """Kinds of NumPy arrays that hold real numbers."""
 FAILURES = (Exception, SystemExit)
 """What an environment may raise. `sys.exit` in a simulator must not end the program without a word."""
+SAME = "the parts of its observation space are needed"
 LARGEST = float(np.finfo(np.float32).max)
 Report = Callable[[int, int, int, int], None]
 """Called before each call of an environment with the phase, the run's seed, the episode's seed and the step."""
@@ -71,14 +72,26 @@ def made(name: str, make: Callable[[], T]) -> T:
 class CheckedEnv:
     """A copy of a Gymnasium environment. `make` makes it; `run` is the seed of the run that it belongs to."""
 
-    def __init__(self, name: str, spec: Spec, make: Any, run: int = NO_RUN, report: Report = no_report):
-        self.name, self._shape, self._run, self._report = name, spec.obs_shape, run, report
+    def __init__(self, name: str, make: Any, run: int = NO_RUN, report: Report = no_report):
+        self.name, self._run, self._report = name, run, report
         # Ctrl-C comes as a KeyboardInterrupt in this process. A worker ignores it: there it is the environment's own.
         self._failures = FAILURES if report is no_report else BaseException
         self._place = (MAKE, 0, 0)
         report(MAKE, run, 0, 0)
         self._env: gymnasium.Env[Any, Any] = made(name, make)
-        self.action_kind = self._env.action_space.dtype
+        space, actions = self._env.observation_space, self._env.action_space
+        flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
+        self._shape = space.shape or ()
+        self._leaves = None if flat else list(leaves(space))
+        """The parts of an observation that is not a flat Box."""
+        plain = isinstance(actions, gymnasium.spaces.Box) and len(actions.shape) == 1
+        plain = plain or (isinstance(actions, gymnasium.spaces.Discrete) and actions.start == 0)
+        self._decode = None if plain else actions_of(actions, name).decode
+        """From a policy's actions to the environment's, if they differ."""
+        self._dtype: Any = actions.dtype
+        continuous = isinstance(actions, gymnasium.spaces.Box)
+        self.action_kind = self._dtype if plain or continuous else np.dtype(np.int64)
+        """The type of a policy's actions, as `step` takes them."""
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode; returns its first observation."""
@@ -93,6 +106,8 @@ class CheckedEnv:
     def step(self, action: Any) -> StepResult:
         _, seed, count = self._place
         self._enter(STEP, seed, count + 1)
+        if self._decode is not None:
+            action = self._decode(action[None])[0].astype(self._dtype)
         try:
             return self._stepped(self._env.step(action))
         except UnderstudyError:
@@ -125,7 +140,9 @@ class CheckedEnv:
         return StepResult(self._observation(obs), self._reward(reward), terminal, cut)
 
     def _observation(self, obs: Any) -> np.ndarray:
-        if type(obs) is not np.ndarray or obs.shape != self._shape or obs.dtype.kind not in NUMERIC:
+        if self._leaves is not None:
+            obs = self._flattened(obs, self._leaves)
+        elif type(obs) is not np.ndarray or obs.shape != self._shape or obs.dtype.kind not in NUMERIC:
             given, obs = obs, as_numbers(obs)
             if obs is None or obs.shape != self._shape:
                 self._wrong(described(given), "as its observation in", f"numbers of shape {self._shape} are needed")
@@ -133,6 +150,26 @@ class CheckedEnv:
         if not math.isfinite(numbers.dot(numbers)) and not np.isfinite(numbers).all():
             self._not_finite(numbers[~np.isfinite(numbers)][0], "observation")
         return numbers
+
+    def _flattened(self, obs: Any, parts: list[tuple[Path, Any]]) -> np.ndarray:
+        """The parts of an observation as one row. Names the part that is missing or wrong."""
+        columns = []
+        for path, space in parts:
+            name, value = ".".join(path), obs
+            for key in path:
+                try:
+                    value = value[int(key)] if isinstance(value, tuple | list) else value[key]
+                except (KeyError, IndexError, TypeError, ValueError):
+                    self._wrong(f"{described(obs)} without '{quoted(name)}'", "as its observation in", SAME)
+            numbers = as_numbers(value)
+            if numbers is None or numbers.shape != (space.shape or ()):
+                part = f" in its observation '{quoted(name)}'" if path else " as its observation"
+                self._wrong(f"{described(value)}{part}", "in", f"numbers of shape {space.shape or ()} are needed")
+            try:
+                columns.append(flat_observations(space, numbers))
+            except ValueError as error:
+                self._wrong(f"{described(value)} in '{quoted(name)}'", "in", f"{quoted(error)} for {quoted(space)}")
+        return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
     def _reward(self, reward: Any) -> float:
         if not isinstance(reward, float | int):
@@ -183,6 +220,8 @@ def described(value: Any) -> str:
     """What a value is, in a few words for an error."""
     if value is None:
         return "None"
+    if isinstance(value, dict):
+        return f"a dict of {quoted(', '.join(map(str, value)))}"
     if isinstance(value, str):
         return f"the text '{quoted(value, 40)}'"
     if np.ma.is_masked(value):

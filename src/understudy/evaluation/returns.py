@@ -16,10 +16,12 @@ from understudy.collect.rollout_pool import rollout_pool
 from understudy.collect.rollouts import rollout
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError, check_callable, check_seed, check_whole
+from understudy.core.notices import notice
 from understudy.core.progress import Progress
 from understudy.core.statistics import Interval, Sample, imitation_gap, interval
 from understudy.core.text import quoted
-from understudy.envs import make
+from understudy.core.types import Continuous
+from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished
 from understudy.policies.actor import Actor, check_fits
 
 
@@ -93,7 +95,7 @@ def evaluate(
     check_callable("policies done, all policies and a dict of metrics", progress=progress)
     if not isinstance(expert, Sample | None):
         raise SettingError(f"expert is {expert!r}: give its returns, such as Sample.of(demonstrations.returns)")
-    began, environment = time.perf_counter(), make(env)
+    began, environment = time.perf_counter(), completed(make_unfinished(env), policies[0])
     for actor in policies:
         check_fits(actor, environment)
     seeds = _policy_seeds(seed, len(policies))
@@ -110,6 +112,20 @@ def evaluate(
                 progress(len(returns), len(jobs), {"return": float(np.mean(returns))})
     about, seconds = [actor.about for actor in policies], time.perf_counter() - began
     return Evaluation(environment.name, np.stack(returns), about, expert, seconds)
+
+
+def completed(env: Environment | GymnasiumEnvironment, actor: Actor) -> Environment | GymnasiumEnvironment:
+    """The environment with the horizon and the action bounds that a policy was trained with, where it has none."""
+    if not isinstance(env, GymnasiumEnvironment):
+        return env
+    if env.horizon is None:
+        env = env.with_horizon(actor.spec.horizon)
+        notice(
+            f"{env.name} has no time limit: its episodes end after {env.horizon} steps, the horizon of the policy "
+            "(another: understudy.make(env, horizon=N), or --horizon N)"
+        )
+    fits = isinstance(actor.spec.action, Continuous) and actor.spec.action_size == env.action_size
+    return env.without_bounds() if env.bounded or not fits else env.with_action_bounds(actor.spec.action)
 
 
 def _policy_seeds(seed: int, count: int) -> list[int]:

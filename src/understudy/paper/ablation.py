@@ -129,7 +129,8 @@ def _train(
     """Train one learner after the other and merge each into the two files."""
     steps = STEPS if options.steps is None else options.steps
     study = replace(options, steps=steps).study(f"reward-{task}", TASKS[task], entries)
-    demonstrations, envs = load_demonstrations(study), make_environments(study)
+    demonstrations = load_demonstrations(study)
+    envs = make_environments(study, demonstrations)
     planned = plan_groups(study, demonstrations)
     if skip_finished:
         planned = [group for group in planned if not _is_finished(group, rows, steps)]

@@ -17,13 +17,14 @@ from understudy.core.memory import check_memory
 from understudy.core.reader import FileReader
 from understudy.data import Demonstrations, load
 from understudy.deploy.runs import policy_path
-from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make
+from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
 from understudy.experts.bundled import bundled_experts
 from understudy.game import Algorithm
 from understudy.studies.cells import Store
 from understudy.studies.plan import BUNDLED, MOST_CELLS, Entry, Protocol, Study, Task
 from understudy.studies.records import cell_key
 from understudy.train.checkpoints import digest
+from understudy.train.completing import completed
 from understudy.train.imitate import demonstrations_of
 from understudy.train.results import hyperparameters
 
@@ -75,9 +76,16 @@ class Group:
         return {"label": self.entry.label, "demos": demos, "expert_return": self.expert_return}
 
 
-def make_environments(study: Study) -> dict[str, Environment | GymnasiumEnvironment]:
-    """The environment of every task. Raises ExtraError if a simulator is not installed."""
-    return {task.env: make(task.env) for task in study.tasks}
+def make_environments(
+    study: Study, demonstrations: Mapping[str, Demonstrations] | None = None
+) -> dict[str, Environment | GymnasiumEnvironment]:
+    """The environment of every task. Raises ExtraError if a simulator is not installed.
+
+    `demonstrations` complete environments without action bounds or a time limit.
+    """
+    loaded = {} if demonstrations is None else demonstrations
+    made = {task.env: make_unfinished(task.named_env) for task in study.tasks}
+    return {name: completed(env, loaded[name]) if name in loaded else env for name, env in made.items()}
 
 
 def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
@@ -163,6 +171,7 @@ def _make_group(protocol: Protocol, entry: Entry, task: Task, demos: Demonstrati
     for count in counts:
         for seed in protocol.seeds:
             task_config = {"env": task.env, "demonstrations": data_digest, "trajectories": count, "expert": expert}
+            task_config |= task.env_settings
             config = {"algorithm": algorithm_config, "task": task_config, "seed": seed, "protocol": protocol_config}
             cells.append(Cell(cell_key(config), config, seed, count))
     expert_return = demos.expert_return

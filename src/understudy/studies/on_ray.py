@@ -211,7 +211,7 @@ def run_task(
         raise RunError(f"{node}, which plans other cells of {group.name}: install the same version on all nodes")
     results: list[RemoteCell] = []
     with tempfile.TemporaryDirectory() as directory:
-        env, path = make_environments(single)[task.env], Path(directory) / "policy.npz"
+        env, path = make_environments(single, {task.env: demos})[task.env], Path(directory) / "policy.npz"
         for finished in train_cells(group, cells, demos, env, Path(directory), study.hardware, no_progress):
             for record, policy in finished:
                 if policy is not None:

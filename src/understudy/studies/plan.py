@@ -19,7 +19,9 @@ from understudy.algorithms import find
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError, check_not_negative, check_whole, unknown
 from understudy.core.text import printable, quoted
+from understudy.core.types import MOST_STEPS
 from understudy.data import Demonstrations
+from understudy.envs.naming import NamedEnv, check_args, check_wrap
 from understudy.game import DEFAULT, Algorithm
 from understudy.studies.settings import overrides
 from understudy.train.imitate import as_seeds
@@ -144,7 +146,15 @@ class _Checked:
 class Task(_Checked):
     """An environment with its demonstrations and expert."""
 
-    checks: ClassVar[dict[str, Check]] = {"env": _path, "demos": _path, "trajectories": _counts, "expert": _path}
+    checks: ClassVar[dict[str, Check]] = {
+        "env": _path,
+        "demos": _path,
+        "trajectories": _counts,
+        "expert": _path,
+        "env_args": lambda name, value: check_args(value, name),
+        "wrap": lambda name, value: check_wrap(value),
+        "horizon": _whole(1, MOST_STEPS),
+    }
 
     env: str
     """Name of the environment."""
@@ -154,9 +164,26 @@ class Task(_Checked):
     """Numbers of demonstrated episodes to train on, one run for each. Empty: one run on all of them."""
     expert: str | None = None
     """The expert that algorithms query: "bundled", "scripted", an npz of weights, or a run's directory."""
+    env_args: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the environment."""
+    wrap: tuple[str, ...] = ()
+    """Wrappers of a Gymnasium environment, "module:Class", from the inside out."""
+    horizon: int | None = None
+    """Steps of an episode of a Gymnasium environment. None: its time limit."""
 
     def __post_init__(self) -> None:
         self._check()
+
+    @property
+    def named_env(self) -> NamedEnv:
+        """The environment, for `make`."""
+        return NamedEnv(self.env, self.env_args, self.wrap, self.horizon)
+
+    @property
+    def env_settings(self) -> dict[str, Any]:
+        """Arguments, wrappers and horizon, where they are given. A cell's result depends on them."""
+        given = {"env_args": self.env_args, "wrap": list(self.wrap), "horizon": self.horizon}
+        return {name: value for name, value in given.items() if value}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from understudy.core.errors import SettingError, UnderstudyError, unknown
 from understudy.core.imports import check_import
 from understudy.core.reader import FileReader
 from understudy.core.text import quoted
+from understudy.envs.naming import WRAPPERS
 from understudy.experts.bundled import bundled_experts
 from understudy.studies.plan import BUNDLED, Entry, Hardware, Protocol, Study, Task
 
@@ -104,6 +105,10 @@ def _check_imports(tasks: Iterable[Any], entries: Iterable[Any], file: Path) -> 
             for key in ("env", "expert"):
                 name = task.get(key)
                 if isinstance(name, str) and not (key == "expert" and os.path.isabs(name)):  # a file
+                    check_import(name, file)
+            wrap = task.get("wrap", ())
+            for name in wrap if isinstance(wrap, list | tuple) else ():
+                if isinstance(name, str) and name.partition(":")[0] != WRAPPERS:
                     check_import(name, file)
     for entry in entries:
         if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):

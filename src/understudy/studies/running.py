@@ -57,7 +57,8 @@ class Plan:
 
     @classmethod
     def load(cls, study: Study) -> "Plan":
-        demonstrations, environments = load_demonstrations(study), make_environments(study)
+        demonstrations = load_demonstrations(study)
+        environments = make_environments(study, demonstrations)
         check_evaluations(study, environments)
         return cls(study, study.groups(demonstrations), demonstrations, environments)
 

@@ -32,7 +32,7 @@ from understudy.core.storage import atomic_directory, write_json, write_npz
 from understudy.core.types import Continuous
 from understudy.deploy.runs import POLICY
 from understudy.deploy.structure import describe_spec
-from understudy.envs import Environment, GymnasiumEnvironment, make
+from understudy.envs import Environment, GymnasiumEnvironment, NamedEnv, make
 from understudy.evaluation.returns import evaluate
 from understudy.experts.weights import plain_weights
 from understudy.policies.actor import Actor
@@ -88,11 +88,11 @@ def train_expert(
     check_whole(1, episodes=episodes)
     with claimed_output(str(out)):
         check_new_directory(out)
-        return _train_expert(make(env), out, player, steps, seeds, episodes, workers, progress, step_timeout, settings)
+        return _train_expert(env, out, player, steps, seeds, episodes, workers, progress, step_timeout, settings)
 
 
 def _train_expert(
-    env: Environment | GymnasiumEnvironment,
+    given: Any,
     out: str | os.PathLike[str],
     player: RLPlayer | None,
     steps: int,
@@ -104,9 +104,10 @@ def _train_expert(
     settings: dict[str, Any],
 ) -> TrainedExpert:
     checkpoint = f"{out}{CHECKPOINT}"
+    env = make(given)
     learned = learn(
         default_player(env) if player is None else player,
-        env,
+        given if isinstance(given, str | NamedEnv) else env,
         steps,
         seeds,
         progress=progress,

@@ -28,11 +28,12 @@ from understudy.core.progress import Progress
 from understudy.core.text import quoted
 from understudy.core.types import Dataset, Discrete, Spec
 from understudy.data import Demonstrations, bundled, load
-from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
+from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished, named_env, public_name
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor
 from understudy.train import loop
 from understudy.train.checkpoints import Checkpoint, digest
+from understudy.train.completing import completed
 from understudy.train.contract import check_moments
 from understudy.train.logs import Logs
 from understudy.train.results import Result, Run, hyperparameters, provenance
@@ -69,8 +70,9 @@ def imitate(
     Args:
         algorithm: A value such as `us.bc()`.
         demonstrations: `Demonstrations`, the name of a bundled task, or the path of an npz file.
-        env: The environment. Algorithms that do not need it take action bounds and horizon from it, and check the
-            demonstrations against it.
+        env: The environment: all that `understudy.make` takes. Algorithms that do not need it take action bounds and
+            horizon from it, and check the demonstrations against it. If it has no bounds, or no time limit, those of
+            the demonstrations are used, and a warning says so.
         expert: The expert, for algorithms that query one.
         seeds: The number of seeds, counted from 0, or a list of seeds. All train in one compiled program.
         episodes: How many demonstrated episodes to use, from the first on. A list trains every seed on each number.
@@ -93,6 +95,7 @@ def imitate(
         A `Result` with a policy for each seed and number of episodes. Ctrl-C ends training at the end of a round; the
         result then has the policies trained so far, and `result.interrupted` is set.
     """
+    given = env
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     check_callable("rounds done, all rounds and a dict of metrics", progress=progress)
     check_callable("the rounds done and a function that gives the states", visit=visit)
@@ -123,6 +126,7 @@ def imitate(
     collector = collector_for(
         algorithm, env, expert, [seed for _, seed in pairs], workers, step_timeout, expert_timeout
     )
+    environment = None if env is None else named_env(given, env)
     request = {
         "algorithm": {
             "name": algorithm.card.name,
@@ -135,6 +139,7 @@ def imitate(
         "holdout": float(holdout),
         "policy_obs": None if spec.policy_obs is None else list(spec.policy_obs),
         "demonstrations": summary(demonstrations),
+        "env": None if environment is None else environment.to_json(),
     }
     with ExitStack() as stack:
         log = None if logs is None else stack.enter_context(logs.opened(pairs, request | provenance()))
@@ -173,7 +178,7 @@ def _final_policies(
 def demonstrations_of(env: str) -> Demonstrations:
     """The demonstrations that are bundled for a task."""
     if env not in bundled():
-        known = make(env).name  # raises if the name is unknown
+        known = make_unfinished(env).name  # raises if the name is unknown
         raise NeedsError(f"{known} has no bundled demonstrations: give a file, or one of {', '.join(bundled())}")
     return load(env)
 
@@ -196,7 +201,7 @@ def _checked(
     if not isinstance(demonstrations, Demonstrations):
         raise DemonstrationError(f"demonstrations is a {type(demonstrations).__name__}: see Demonstrations.from_arrays")
     if env is not None:
-        env = make(env)
+        env = completed(make_unfinished(env), demonstrations)
         demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
     kind = "discrete" if isinstance(demonstrations.action_space, Discrete) else "continuous"
     if kind not in card.actions:

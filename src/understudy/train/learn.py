@@ -28,7 +28,7 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError, SpecError, check_kind, check_not_negative, check_whole
 from understudy.core.progress import Progress
 from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, Transition
-from understudy.envs import Environment, GymnasiumEnvironment, make, public_name
+from understudy.envs import Environment, GymnasiumEnvironment, make, named_env, public_name
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm, Card
 from understudy.game.schedule import Schedule
@@ -200,7 +200,7 @@ def learn(
     - `staleness`, `progress`, `checkpoint`, `visit`, `workers`, `step_timeout`: as in `imitate`. With a checkpoint, the
       same call resumes after an interruption or a crash.
     """
-    env = make(env)
+    given, env = env, make(env)
     if len(env.spec.obs_shape) != 1:
         raise SpecError(f"{env.name} has observations of shape {env.spec.obs_shape}: a flat vector is needed")
     algorithm = _algorithm(
@@ -218,7 +218,9 @@ def learn(
     check_size(algorithm, env.spec, _no_demonstrations(env.spec, 1), number_of(seeds))
     seed_list, saved = as_seeds(seeds), None
     if checkpoint is not None:
-        task = (env.name, env.spec, env if isinstance(env, Environment) else None)
+        named = named_env(given, env)
+        made = json.dumps(None if named is None else named.to_json())
+        task = (env.name, made, env.spec, env if isinstance(env, Environment) else None)
         settings = json.dumps(hyperparameters(algorithm))
         saved = Checkpoint(checkpoint, {"settings": settings, "environment": task, "seeds": seed_list})
     keys = jax.vmap(jax.random.key)(np.array(seed_list, np.uint32))

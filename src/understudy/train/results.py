@@ -37,6 +37,7 @@ from understudy.core.storage import atomic_directory, atomic_file, write_json
 from understudy.core.text import is_line, printable, quoted
 from understudy.core.version import __version__
 from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
+from understudy.envs import NamedEnv
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
@@ -123,12 +124,24 @@ class Result:
         """
         env = self.env if env is None else env
         if env is None:
-            env = self.config["demonstrations"]["env"]
-            check_import(env, "the run's config.json")  # a file names it, and "module:Id" would import the module
+            env = self.named_env
         if env is None:
             raise NeedsError("the environment of these demonstrations has no registered name: pass env=")
         expert = expert or self.expert
         return evaluate(self.policies, env, episodes, seed, expert, workers, progress, step_timeout)
+
+    @property
+    def named_env(self) -> NamedEnv | None:
+        """The environment that the run names: that of training, or that of the demonstrations; None: it has no name.
+
+        A file names it, so code of its own needs the person's consent.
+        """
+        where, named = "the run's config.json", self.config.get("env")
+        if named is not None:
+            return NamedEnv.from_file(named, where)
+        name = self.config["demonstrations"]["env"]
+        check_import(name, where)
+        return None if name is None else NamedEnv(name)
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
         """Write the run directory atomically. With `replace=True`, it may take the place of a run of understudy.

@@ -11,9 +11,11 @@ import gymnasium
 import numpy as np
 
 from understudy.collect.rollouts import rollout
-from understudy.envs import Environment, Forest, GymnasiumEnvironment, Pendulum, make
-from understudy.envs.gymnasium import quiet
+from understudy.envs import Environment, Forest, GymnasiumEnvironment, Pendulum, make_unfinished
+from understudy.envs.output import redirected
+from understudy.envs.stepping import CheckedEnv
 from understudy.evaluation import drawing
+from understudy.evaluation.returns import completed
 from understudy.policies.actor import Actor, check_fits
 
 FRAMES = 60
@@ -30,7 +32,7 @@ FLIGHTS = 8
 
 def clip(actor: Actor, env: Any, seed: int = 0) -> bytes | None:
     """A GIF or PNG of a rollout; None if the task cannot be rendered."""
-    environment = make(env)
+    environment = completed(make_unfinished(env), actor)
     check_fits(actor, environment)
     if isinstance(environment, GymnasiumEnvironment):
         frames, frame_ms = _gymnasium_frames(actor, environment, seed)
@@ -65,27 +67,27 @@ def _pendulum(observations: np.ndarray) -> Iterator[np.ndarray]:
 
 def _gymnasium_frames(actor: Actor, env: GymnasiumEnvironment, seed: int) -> tuple[list[np.ndarray], int]:
     """Evenly spaced frames of one episode and the milliseconds between them; none if the task cannot be rendered."""
-    one = env.make_renderable()
-    if one is None:
+    raw = env.make_renderable()
+    if raw is None:
         return [], 0
+    one = CheckedEnv(env.name, lambda: raw)
     frames, state, every = [], None, max(1, min(env.spec.horizon, STEPS) // FRAMES)
-    with quiet():
+    with redirected(env.quiet):
         try:
-            obs, _ = one.reset(seed=seed)
+            obs = one.reset(seed)
             for t in range(min(env.spec.horizon, STEPS)):
                 if t % every == 0:
-                    frame = _frame(one)
+                    frame = _frame(raw)
                     if frame is None:
                         return [], 0
                     frames.append(frame)
-                action, state = actor.predict(np.asarray(obs, np.float32).reshape(-1), state)
-                chosen = np.asarray(action, one.action_space.dtype).reshape(one.action_space.shape)
-                obs, _, terminal, truncated, _ = one.step(chosen)
+                action, state = actor.predict(obs, state)
+                obs, _, terminal, truncated = one.step(action.astype(one.action_kind))
                 if terminal or truncated:
                     break
         finally:
             one.close()
-    per_second = one.metadata.get("render_fps") or 50
+    per_second = raw.metadata.get("render_fps") or 50
     return frames, max(20, int(every * SECOND / per_second))
 
 
