@@ -119,6 +119,12 @@ class FileReader:
             with self.guarded():
                 return file.read(limit)
 
+    def start(self, count: int) -> bytes:
+        """The first bytes of a regular file, which tell its kind."""
+        with self._opened() as file, self.guarded():
+            data: bytes = file.read(count)
+            return data
+
     def digest(self) -> str:
         """The sha256 of a regular file."""
         with self._opened() as file, self.guarded():
@@ -166,6 +172,21 @@ class FileReader:
         """The names of the arrays in an npz file, without reading them."""
         with self._opened() as file, self._archive(file) as (_, members):
             return list(members)
+
+    def members(
+        self, wanted: Callable[[str], bool], most: int | None = None, inside: bytearray | None = None
+    ) -> dict[str, bytearray]:
+        """The contents of some members of a zip archive, by name. `inside` is an archive that is a member itself.
+
+        Together they may have `most` bytes; None: as much as the arrays of an npz file of this size.
+        """
+        with self._opened() if inside is None else io.BytesIO(inside) as file, self._archive(file) as (archive, found):
+            chosen = {name: member for name, member in found.items() if wanted(name)}
+            total = sum(member.file_size for member in chosen.values())
+            self._check_total(total, read_limit(file.seek(0, os.SEEK_END)))
+            if most is not None and total > most:
+                raise self.damaged(f"{', '.join(chosen)} has {readable(total)}, and at most {readable(most)} are read")
+            return {name: self._contents(archive, member, name, 0, member.file_size) for name, member in chosen.items()}
 
     def npz(
         self,
@@ -277,17 +298,7 @@ class FileReader:
         self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, header: Header, want: Expected
     ) -> np.ndarray:
         dtype, shape, size = header.dtype, header.shape, header.size
-        with archive.open(member) as stream:
-            stream.read(header.length)
-            data = bytearray(size)
-            view, at = memoryview(data), 0
-            while at < size:
-                count = stream.readinto(view[at : at + BLOCK])  # type: ignore[attr-defined]
-                if not count:
-                    raise self.damaged(f"'{name}' ends after {at} of {size} bytes")
-                at += count
-            if stream.read(1):  # reads to the end, where the checksum is compared
-                raise self.damaged(f"'{name}' is longer than declared")
+        data = self._contents(archive, member, name, header.length, size)
         flat = np.frombuffer(data, dtype) if size else np.empty(math.prod(shape), dtype)
         array = flat.reshape(shape[::-1]).T if header.fortran else flat.reshape(shape)
         if dtype.kind == "b" and size and np.frombuffer(data, np.uint8).max() > 1:
@@ -297,6 +308,23 @@ class FileReader:
         if want.finite and dtype.kind == "f" and not np.isfinite(array).all():
             raise self.damaged(f"'{name}' has NaN or infinite numbers")
         return array
+
+    def _contents(
+        self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, start: int, size: int
+    ) -> bytearray:
+        """The `size` bytes of a member after `start`, which must be all of them."""
+        with archive.open(member) as stream:
+            stream.read(start)
+            data = bytearray(size)
+            view, at = memoryview(data), 0
+            while at < size:
+                count = stream.readinto(view[at : at + BLOCK])  # type: ignore[attr-defined]
+                if not count:
+                    raise self.damaged(f"'{name}' ends after {at} of {size} bytes")
+                at += count
+            if stream.read(1):  # reads to the end, where the checksum is compared
+                raise self.damaged(f"'{name}' is longer than declared")
+        return data
 
     def _header(self, stream: Any, name: str) -> Header:
         magic = stream.read(8)

@@ -19,7 +19,7 @@ from understudy.policies.checks import check_policy
 from understudy.policies.combined import TimeIndexed
 from understudy.policies.structure import array_names, describe, describe_spec, read_spec, rebuild
 
-FORMAT = 4
+FORMAT = 5
 """Version of the policy file. Only this one can be read."""
 LONGEST_STRUCTURE = 4_000_000
 """Characters of the JSON text with a policy's structure."""

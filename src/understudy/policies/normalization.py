@@ -3,6 +3,7 @@
 The statistics come from the training demonstrations of the run. They are fitted once and never updated.
 """
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +19,8 @@ class Normalization(Light):
     obs_std: Float[Array, " obs"]
     act_center: Float[Array, " act"] | None
     act_scale: Float[Array, " act"] | None
+    obs_clip: float | None = eqx.field(static=True, default=None)
+    """Clip standardized observations to ± this, as VecNormalize of Stable-Baselines3 does. None: no clipping."""
 
     @classmethod
     def fit(cls, spec: Spec, demonstrations: Dataset, normalize_obs: bool = True) -> "Normalization":
@@ -35,7 +38,11 @@ class Normalization(Light):
         return cls(mean, std, jnp.asarray((low + high) / 2), jnp.asarray((high - low) / 2))
 
     def encode_obs(self, obs: Array) -> Array:
-        return (obs - self.obs_mean) / self.obs_std
+        standardized = (obs - self.obs_mean) / self.obs_std
+        if self.obs_clip is None:
+            return standardized
+        xp = namespace(standardized)
+        return xp.minimum(xp.maximum(standardized, -self.obs_clip), self.obs_clip)
 
     def encode_act(self, act: Array) -> Array:
         return act if self.act_scale is None else (act - self.act_center) / self.act_scale
