@@ -3,8 +3,8 @@
     python tools/sb3_fixtures.py tests/data_files/sb3
 
 Run it in an environment with stable-baselines3, sb3-contrib and torch; the tests need none of them. Each model is a
-small network with random weights, saved with `model.save`. NAME.npz holds 20 observations and the deterministic actions that
-`model.predict` returns for them; for a model with VecNormalize also its statistics, as docs/experts.md writes them.
+small network with random weights, saved with `model.save`. NAME.npz holds 20 observations and the deterministic actions
+that `model.predict` returns for them; for a model with VecNormalize also its statistics, as docs/experts.md shows.
 """
 
 import argparse

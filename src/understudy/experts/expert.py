@@ -26,7 +26,7 @@ from understudy.envs.values import ActionValueEstimator, MonteCarlo
 from understudy.experts.answers import ask, check_numbers, check_range
 from understudy.experts.bundled import bundled_experts, load_expert
 from understudy.experts.files import KINDS, expert_file
-from understudy.experts.functions import BatchFunction, Function, name_of, predicting
+from understudy.experts.functions import FEWEST, BatchFunction, Function, name_of, predicting, trial_rows
 from understudy.policies import Policy
 from understudy.policies.actor import Actor, check_fits
 from understudy.policies.networks import Activation
@@ -80,6 +80,14 @@ class Expert:
         actions = check_numbers(self.name, "actions", actions, (len(obs), *spec.action.shape))
         check_range(self.name, actions, spec.action)
         return actions.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
+
+    def check(self, obs: np.ndarray, spec: Spec) -> None:
+        """Raise if the expert is a function that cannot answer. It is called with a few of these observations.
+
+        The answers are not used, and do not count as queries.
+        """
+        if not isinstance(self.source, Policy) and len(obs) and obs.shape[1:] == spec.obs_shape:
+            self.query(trial_rows(obs[:FEWEST], spec), spec, np.random.default_rng(0))
 
     def query_values(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
         """Q^{π_E}(s, a) for a batch of states and actions, from the function `values`."""

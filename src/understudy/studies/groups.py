@@ -24,7 +24,7 @@ from understudy.studies.cells import Store
 from understudy.studies.plan import BUNDLED, MOST_CELLS, Entry, Protocol, Study, Task
 from understudy.studies.records import cell_key
 from understudy.train.checkpoints import digest
-from understudy.train.imitate import demonstrations_of
+from understudy.train.demonstrated import demonstrations_of
 from understudy.train.results import hyperparameters
 
 LARGEST_EXPERT = 1_000_000_000
