@@ -154,10 +154,10 @@ def test_each_command_can_be_imported_and_has_a_help(name, capsys):
 @pytest.mark.parametrize(
     ("name", "shown", "hidden"),
     [
-        ("bc", ["--lr"], ["--expert", "--budget", "--workers"]),
-        ("advil", ["--preset", "--threshold.delta"], ["--expert", "--workers"]),
-        ("adril", ["--workers", "--sac.lr", "--soft-q.lr"], ["--expert", "--ppo.lr"]),
-        ("gail", ["--workers", "--sac.lr", "--ppo.lr"], ["--expert"]),
+        ("bc", ["--lr", "--expert", "--expert-normalization"], ["--budget", "--workers"]),
+        ("advil", ["--preset", "--threshold.delta"], ["--budget", "--workers"]),
+        ("adril", ["--workers", "--sac.lr", "--soft-q.lr"], ["--budget", "--ppo.lr"]),
+        ("gail", ["--workers", "--sac.lr", "--ppo.lr"], ["--budget"]),
         ("dagger", ["--expert", "--budget", "--expert-activation", "--workers", "--step-timeout"], ["--sac.lr"]),
     ],
 )

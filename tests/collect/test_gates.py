@@ -14,6 +14,7 @@ from understudy.collect.gates import HostGate
 from understudy.collect.host import HostCollector
 from understudy.core.errors import SettingError
 from understudy.experts.expert import Expert
+from understudy.experts.functions import FEWEST
 from understudy.train.loop import traced
 
 TINY = {"rounds": 4, "gradient_steps": 2, "batch_size": 8, "hidden": (8,), "episodes_per_round": 6}
@@ -196,8 +197,9 @@ def test_a_run_asks_without_as_it_says():
     source = Counting(np.int32)
     shown = us.record("CartPole-v1", lambda obs: (obs[:, 2] > 0).astype(int), episodes=1, workers=0)
     result = us.imitate(us.dagger(**TINY, mixing=0.5), shown, "CartPole-v1", Expert(source).budget(300), workers=0)
-    assert source.queries == np.nanmax(result.metrics["queries"]) > 0
-    assert source.queries <= 300
+    answered = source.queries - FEWEST  # the trial call does not count
+    assert answered == np.nanmax(result.metrics["queries"]) > 0
+    assert answered <= 300
     assert result.config["algorithm"]["hyperparameters"]["mixing"] == 0.5
 
 

@@ -136,7 +136,14 @@ def test_a_slow_answer_ends_the_wait_and_not_before(slow):
 def test_training_with_an_expert_that_does_not_answer_keeps_its_rounds(slow, tmp_path):
     demos = us.record("CartPole-v1", lambda obs: (obs[:, 2] > 0).astype(int), 1, workers=0)
     learner = us.dagger(rounds=2, gradient_steps=2, batch_size=8, episodes_per_round=1, hidden=(4,))
-    place = tmp_path / "run.checkpoint.npz"
+    place, calls = tmp_path / "run.checkpoint.npz", []
+
+    def tiring(obs):  # it answers the trial call
+        calls.append(len(obs))
+        return slow(obs) if len(calls) > 1 else np.zeros(len(obs), int)
+
     with pytest.raises(WorkerError, match=r"did not answer \d+ observations within 0.1 s.*; the checkpoint .* is kept"):
-        us.imitate(learner, demos, "CartPole-v1", slow, checkpoint=place, workers=0, expert_timeout=0.1)
+        us.imitate(learner, demos, "CartPole-v1", tiring, checkpoint=place, workers=0, expert_timeout=0.1)
     assert place.exists()
+    with pytest.raises(WorkerError, match=r"did not answer 3 observations within 0.1 s"):  # before training
+        us.imitate(learner, demos, "CartPole-v1", slow, checkpoint=place, workers=0, expert_timeout=0.1)

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from understudy.algorithms import available as available_algorithms
-from understudy.cli.train_command import Kinds, expert_from
+from understudy.cli.train_command import ExpertOptions, Kinds, expert_from
 from understudy.collect.recording import record
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
@@ -180,6 +180,7 @@ def record_command(
     horizon: Annotated[int | None, default("the environment's time limit")] = None,
     expert: Annotated[Name, default("the environment's scripted expert, or else its bundled one")] = None,
     expert_activation: Annotated[Activation | None, default("named in the file")] = None,
+    expert_normalization: Annotated[Path_, default("none")] = None,
     episodes: int = 25,
     seed: int = 0,
     noise: float = 0.0,
@@ -194,8 +195,9 @@ def record_command(
         env_arg: Keyword argument of the environment; the value is JSON or text. Repeat the option for several.
         wrap: Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several.
         horizon: Steps after which an episode of a Gymnasium environment is truncated.
-        expert: scripted, bundled, a run or policy file, an npz file of weights, or module:function.
-        expert_activation: Activation between the layers of an npz file of weights that does not name it.
+        expert: scripted, bundled, a run, a policy file, SB3 zip, npz of weights or ONNX file, or module:function.
+        expert_activation: Activation between the layers of an npz of weights or an SB3 zip that does not name it.
+        expert_normalization: Statistics of VecNormalize for an SB3 zip: npz with obs_mean, obs_var, clip_obs, epsilon.
         episodes: Episodes to record.
         seed: Seed of the initial states and of the expert's actions.
         noise: Action noise. Continuous actions: standard deviation of Gaussian noise, in half-ranges. Discrete actions:
@@ -207,10 +209,10 @@ def record_command(
     find_own_code(expert)
     named = NamedEnv(env, parse_args(env_arg), wrap, horizon)
     with display.working(f"recording {episodes} episodes of {env}"):
-        source = expert_from(expert, named, expert_activation)
+        options = ExpertOptions(expert, expert_activation, expert_normalization, expert_timeout)
         demonstrations = record(
             named,
-            source,
+            expert_from(options, named),
             episodes,
             seed,
             noise=noise,

@@ -30,16 +30,16 @@ from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
 from understudy.core.paths import check_new_directory
 from understudy.core.rescue import save_or_rescue
 from understudy.core.text import quoted
-from understudy.data import bundled, load
-from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make
+from understudy.data import Demonstrations, bundled, load
+from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make, make_unfinished
 from understudy.envs.naming import parse_args
-from understudy.experts.expert import as_expert
-from understudy.experts.weights import holds_weights, policy_from_weights
+from understudy.experts.expert import Expert, as_expert
 from understudy.game import DEFAULT, Algorithm
 from understudy.policies.networks import Activation
 from understudy.train import resuming
 from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
-from understudy.train.imitate import HOLDOUT, demonstrations_of, imitate
+from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
+from understudy.train.imitate import HOLDOUT, imitate
 from understudy.train.logs import LOGS, Kind, Logs, check_logs
 from understudy.train.results import Result
 
@@ -56,7 +56,7 @@ ABOUT = (
 class RunOptions:
     """Data, seeds and output."""
 
-    demos: Annotated[Name, default("those bundled for --env")] = None
+    demos: Annotated[Name, default("those bundled for --env, or recorded from --expert")] = None
     """Demonstrations: the name of a bundled task, or an npz file."""
     env: Annotated[Name, default("none")] = None
     """Environment: a name, module:Id or module:function. All algorithms take action bounds and horizon from it."""
@@ -87,16 +87,24 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True)
 class ExpertOptions:
-    """The expert that the algorithm queries."""
+    """The expert that demonstrates 25 episodes, or as many as --episodes, if --demos is left out."""
 
     expert: Annotated[Name, default("none")] = None
-    """scripted, bundled, a run or policy file, an npz file of weights, or module:function."""
+    """scripted, bundled, a run, a policy file, SB3 zip, npz file of weights or ONNX file, or module:function."""
     expert_activation: Annotated[Activation | None, default("named in the file")] = None
-    """Activation between the layers of an npz file of weights that does not name it."""
-    budget: Annotated[int | None, default("no limit")] = None
-    """Maximum number of expert queries per run."""
+    """Activation between the layers of an npz file of weights or an SB3 zip that does not name it."""
+    expert_normalization: Annotated[Path_, default("none")] = None
+    """Statistics of VecNormalize for an SB3 zip: an npz file with obs_mean, obs_var, clip_obs and epsilon."""
     expert_timeout: float = 0.0
     """Seconds that module:function may take to answer a batch of states; 0: no limit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryOptions(ExpertOptions):
+    """The expert that the algorithm queries. It also demonstrates, if --demos is left out."""
+
+    budget: Annotated[int | None, default("no limit")] = None
+    """Maximum number of expert queries per run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +140,8 @@ def _resume(resumed: resuming.ResumedCommand) -> int:
         if options.named_env is not None:
             NamedEnv.from_file(options.named_env.to_json(), resumed.file)
         options = dataclasses.replace(options, demos=demos, out=resumed.out)
-        expert = dataclasses.replace(expert, expert=resumed.located(expert.expert))
+        normalization = resumed.located(expert.expert_normalization)
+        expert = dataclasses.replace(expert, expert=resumed.located(expert.expert), expert_normalization=normalization)
         return _train(algorithm, options, expert, workers, resumed.words)
     except (SettingError, NeedsError, UnknownNameError, DemonstrationError, SpecError) as error:
         if str(resumed.file) in str(error):
@@ -159,32 +168,33 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
         fields.append(("preset", Annotated[Literal[(DEFAULT, *algorithm.presets)], about], DEFAULT))
     fields.append(("algorithm", Annotated[algorithm, tyro.conf.arg(name="")], _default(settings)))
     fields.append(("run", OmitArgPrefixes[RunOptions], _default(RunOptions())))
-    if "expert" in algorithm.card.needs:
-        fields.append(("expert", OmitArgPrefixes[ExpertOptions], _default(ExpertOptions())))
-    else:
-        _refuse(ExpertOptions, f"{name} queries no expert", rest)
+    kind: Any = QueryOptions if "expert" in algorithm.card.needs else ExpertOptions
+    fields.append(("expert", OmitArgPrefixes[kind], _default(kind())))
+    if kind is ExpertOptions:
+        _refuse(QueryOptions, ExpertOptions, f"{name} queries no expert", rest)
     if "environment" in algorithm.card.needs:
         in_run_box = tyro.conf.arg(name="run")  # --help lists them among the "run options"
         fields.append(("workers", Annotated[OmitArgPrefixes[WorkerOptions], in_run_box], _default(WorkerOptions())))
     else:
-        _refuse(WorkerOptions, f"{name} steps no environment", rest)
+        _refuse(WorkerOptions, None, f"{name} steps no environment", rest)
     arguments: Any = dataclasses.make_dataclass("Arguments", fields)
     arguments.__doc__ = algorithm.__doc__
     parsed = tyro.cli(arguments, args=rest, prog=f"understudy train {name}")
-    expert, workers = getattr(parsed, "expert", ExpertOptions()), getattr(parsed, "workers", WorkerOptions())
-    return parsed.algorithm, parsed.run, expert, workers
+    workers = getattr(parsed, "workers", WorkerOptions())
+    return parsed.algorithm, parsed.run, parsed.expert, workers
 
 
 def _default(value: Any) -> Any:
     return dataclasses.field(default_factory=lambda: value)
 
 
-def _refuse(options: type, reason: str, words: list[str]) -> None:
-    """Raise if an option does not apply to the algorithm. The message names it."""
+def _refuse(options: type, allowed: type | None, reason: str, words: list[str]) -> None:
+    """Raise if an option that is not one of the allowed ones is given. The message names it."""
     given = {word.split("=", 1)[0].replace("_", "-") for word in words if word.startswith("--")}
+    fine = () if allowed is None else {field.name for field in dataclasses.fields(allowed)}
     for field in dataclasses.fields(options):
         flag = f"--{field.name.replace('_', '-')}"
-        if flag in given:
+        if flag in given and field.name not in fine:
             raise SettingError(f"{reason}: leave out {flag}")
 
 
@@ -249,12 +259,12 @@ def _trained(
         note = f"; {options.env} starts new episodes" if in_gymnasium else ""
         print(f"Resuming from {checkpoint}{note}", file=sys.stderr)
     source = str(options.demos or options.env)
-    demonstrations = demonstrations_of(source) if options.demos is None else load(source)
+    expert, demonstrations = _expert_and_demonstrations(algorithm, options, expert_options, worker_options)
     # Bundled demonstrations were checked against their task, so its simulator need not be installed to learn from them.
     named, own = options.named_env, source != options.env or source not in bundled()
     changed = named is not None and named != NamedEnv(named.name)
-    needs_env = "environment" in algorithm.card.needs or own or changed
-    expert = _budgeted(expert_options, named)
+    recorded = options.demos is None and expert is not None
+    needs_env = "environment" in algorithm.card.needs or own or changed or recorded
     with (
         display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
         resuming.stored_command(out, words),
@@ -334,23 +344,41 @@ def named_env(name: str | None, env_arg: Sequence[str], wrap: Sequence[str], hor
     return NamedEnv(name, parse_args(env_arg), tuple(wrap), horizon)
 
 
-def _budgeted(options: ExpertOptions, env: NamedEnv | None) -> Any:
-    """The expert of the options, with its budget of queries."""
-    expert = expert_from(options.expert, env, options.expert_activation)
-    if options.budget is None:
-        return expert
-    if expert is None or env is None:
-        raise NeedsError("--budget limits the queries to an expert: pass --expert and --env too")
-    check_whole(1, budget=options.budget)
-    return as_expert(expert, make(env)).budget(options.budget)
-
-
-def expert_from(name: str | None, env: NamedEnv | None, activation: Activation | None) -> Any:
-    """The expert's name or, if an activation is given, the network in its file of weights."""
-    if activation is None:
-        return name
-    if name is None or env is None or not holds_weights(name):
-        raise NeedsError(
-            "--expert-activation is for weights: pass --expert with an npz file of w0, b0, ..., and --env too"
+def _expert_and_demonstrations(
+    algorithm: Algorithm, options: RunOptions, expert_options: ExpertOptions, worker_options: WorkerOptions
+) -> tuple[Expert | None, Demonstrations]:
+    """The expert, if the algorithm queries it or it demonstrates, and the demonstrations."""
+    name, env, queries = expert_options.expert, options.named_env, "expert" in algorithm.card.needs
+    if name is not None and options.demos is not None and not queries:
+        raise SettingError(
+            f"{algorithm.card.name} queries no expert, and --demos names the demonstrations: leave out --expert, or "
+            "leave out --demos to record them from the expert"
         )
-    return policy_from_weights(name, env, activation)
+    records = options.demos is None and names_another_expert(options.env, name)
+    expert = expert_from(expert_options, env) if queries or records else None
+    if records and expert is not None and env is not None:
+        with display.working(f"recording demonstrations in {env.name}"):
+            most = max(options.episodes, default=None)
+            return expert, record_demonstrations(
+                make(env), expert, most, worker_options.workers, worker_options.step_timeout
+            )
+    return expert, demonstrations_of(str(options.env)) if options.demos is None else load(options.demos)
+
+
+def expert_from(options: ExpertOptions, env: NamedEnv | None) -> Expert | None:
+    """The expert of the options, or None if none is named."""
+    for option in ("expert_activation", "expert_normalization", "budget"):
+        if getattr(options, option, None) is not None and (options.expert is None or env is None):
+            flag = option.replace("_", "-")
+            raise NeedsError(f"--{flag} is for an expert: pass --expert and --env too")
+    if options.expert is None:
+        return None
+    if env is None:
+        raise NeedsError("an expert acts in an environment: pass --env too")
+    expert = as_expert(options.expert, make_unfinished(env), options.expert_activation, options.expert_normalization)
+    expert = dataclasses.replace(expert, timeout=options.expert_timeout)
+    budget = getattr(options, "budget", None)
+    if budget is None:
+        return expert
+    check_whole(1, budget=budget)
+    return expert.budget(budget)

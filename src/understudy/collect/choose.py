@@ -1,6 +1,5 @@
 """Select the collector for an algorithm in an environment."""
 
-from dataclasses import replace
 from typing import Any
 
 from understudy.collect.base import NO_LIMIT, Collector, offline
@@ -22,7 +21,6 @@ def collector_for(
     seeds: list[int],
     workers: int | None = None,
     step_timeout: float = STEP_TIMEOUT,
-    expert_timeout: float = 0.0,
 ) -> Collector:
     """A collector inside the compiled program if environment and expert allow it, else one on the host."""
     if "environment" not in algorithm.card.needs or env is None:
@@ -34,8 +32,6 @@ def collector_for(
         return WorkerCollector(env, seeds, algorithm.schedule, algorithm.rounds, count, step_timeout)
     queried = as_expert(expert, env) if "expert" in algorithm.card.needs else None
     values = None
-    if queried is not None and expert_timeout:
-        queried = replace(queried, timeout=expert_timeout)
     if queried is not None and algorithm.card.values:
         queried = queried.with_values(env, algorithm.card.title)
         values = queried.values

@@ -1,5 +1,6 @@
 """Record demonstrations from an expert: a scripted one, a trained policy, or any function of observations."""
 
+import os
 from dataclasses import replace
 from typing import Any, cast
 
@@ -28,13 +29,17 @@ def record(
     workers: int | None = None,
     step_timeout: float = STEP_TIMEOUT,
     expert_timeout: float = 0.0,
+    expert_normalization: str | os.PathLike[str] | None = None,
 ) -> Demonstrations:
     """Run the expert for some episodes and return them as demonstrations.
 
     The demonstrations hold observations, actions, next observations, rewards and terminal flags.
 
-    `expert` is a policy, a function from a batch of observations to a batch of actions, the path of a saved policy or
-    run, or "module:function". By default it is the environment's scripted expert, or else the bundled trained one.
+    `expert` is a policy, a function of a batch of observations or of one, a model with `predict`, "module:function", or
+    the path of a run, a saved policy, a Stable-Baselines3 zip (with the npz of VecNormalize's statistics in
+    `expert_normalization`), an npz of weights or an ONNX file. By default it is the environment's scripted expert, or
+    else the bundled trained one.
+
     By default a scripted expert acts stochastically and a trained policy deterministically; `deterministic` overrides
     this. `noise` perturbs the actions: it adds Gaussian noise with this standard deviation, in half-ranges, to a
     continuous action and clips it to the range; it replaces a discrete action, with this probability, by a uniformly
@@ -54,7 +59,7 @@ def record(
     if noise != 0 and not bounded:
         raise SettingError(f"noise is {noise!r}: it is measured in half-ranges, and {env.name} has actions without any")
     check_not_negative(expert_timeout=expert_timeout)
-    recorded = as_expert(expert, env)
+    recorded = as_expert(expert, env, normalization=expert_normalization)
     if expert_timeout:
         recorded = replace(recorded, timeout=expert_timeout)
     if deterministic is None:

@@ -97,10 +97,8 @@ def check_header(header: Header, name: str, file_size: int, want: Expected, dama
         raise damaged(f"'{name}' has {readable(header.size)}, and at most {readable(want.most)} are read")
 
 
-def read_array(stream: Any, name: str, header: Header, want: Expected, damaged: Damaged) -> np.ndarray:
-    """The array in a stream that stands at its beginning."""
-    dtype, shape, size = header.dtype, header.shape, header.size
-    stream.read(header.length)
+def read_rest(stream: Any, name: str, size: int, damaged: Damaged) -> bytearray:
+    """The rest of a stream, which must have `size` bytes."""
     data = bytearray(size)
     view, at = memoryview(data), 0
     while at < size:
@@ -110,6 +108,14 @@ def read_array(stream: Any, name: str, header: Header, want: Expected, damaged: 
         at += count
     if stream.read(1):  # reads to the end, where an archive's checksum is compared
         raise damaged(f"'{name}' is longer than declared")
+    return data
+
+
+def read_array(stream: Any, name: str, header: Header, want: Expected, damaged: Damaged) -> np.ndarray:
+    """The array in a stream that stands at its beginning."""
+    dtype, shape, size = header.dtype, header.shape, header.size
+    stream.read(header.length)
+    data = read_rest(stream, name, size, damaged)
     flat = np.frombuffer(data, dtype) if size else np.empty(math.prod(shape), dtype)
     array = flat.reshape(shape[::-1]).T if header.fortran else flat.reshape(shape)
     if dtype.kind == "b" and size and np.frombuffer(data, np.uint8).max() > 1:

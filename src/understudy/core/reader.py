@@ -28,7 +28,7 @@ import numpy as np
 
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.memory import machine_memory, parse_size, readable
-from understudy.core.npy import NUMBERS, TEXT, Expected, Header, check_header, read_array, read_header
+from understudy.core.npy import NUMBERS, TEXT, Expected, Header, check_header, read_array, read_header, read_rest
 from understudy.core.patterns import mismatch
 from understudy.core.text import quoted
 
@@ -79,6 +79,12 @@ class FileReader:
             with self.guarded():
                 return file.read(limit)
 
+    def start(self, count: int) -> bytes:
+        """The first bytes of a regular file, which tell its kind."""
+        with self._opened() as file, self.guarded():
+            data: bytes = file.read(count)
+            return data
+
     def digest(self) -> str:
         """The sha256 of a regular file."""
         with self._opened() as file, self.guarded():
@@ -126,6 +132,25 @@ class FileReader:
         """The names of the arrays in an npz file, without reading them."""
         with self._opened() as file, self._archive(file) as (_, members):
             return list(members)
+
+    def members(
+        self, wanted: Callable[[str], bool], most: int | None = None, inside: bytearray | None = None
+    ) -> dict[str, bytearray]:
+        """The contents of some members of a zip archive, by name. `inside` is an archive that is a member itself.
+
+        Together they may have `most` bytes; None: as much as the arrays of an npz file of this size.
+        """
+        with self._opened() if inside is None else io.BytesIO(inside) as file, self._archive(file) as (archive, found):
+            chosen = {name: member for name, member in found.items() if wanted(name)}
+            total = sum(member.file_size for member in chosen.values())
+            self._check_total(total, read_limit(file.seek(0, os.SEEK_END)))
+            if most is not None and total > most:
+                raise self.damaged(f"{', '.join(chosen)} has {readable(total)}, and at most {readable(most)} are read")
+            contents = {}
+            for name, member in chosen.items():
+                with archive.open(member) as stream:
+                    contents[name] = read_rest(stream, name, member.file_size, self.damaged)
+            return contents
 
     def npz(
         self,

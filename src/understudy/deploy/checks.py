@@ -120,7 +120,9 @@ class _Check:
             _need(values.act_center is None and values.act_scale is None, "a range of discrete actions")
         reach = float(np.float64(reach + _largest(values.obs_mean)) / values.obs_std.min())
         self.sound(reach <= LARGEST, "obs_mean and obs_std are so large or small that observations overflow")
-        return reach
+        clip = values.obs_clip
+        _need(clip is None or _is_number(clip, 0, LARGEST), f"obs_clip is {quoted(repr(clip))}")
+        return reach if clip is None else min(reach, float(clip))
 
     def array(self, name: str, value: Any, shape: tuple[int, ...]) -> None:
         """Raise unless the value is an array of finite floats of this shape."""

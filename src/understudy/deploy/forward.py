@@ -12,7 +12,7 @@ MAX_SEED = 2**31 - 1
 """Noise seeds are int32 numbers below this."""
 FIELDS = {
     "MLP": ("weights", "biases", "activation", "input_indices"),
-    "Normalization": ("obs_mean", "obs_std", "act_center", "act_scale"),
+    "Normalization": ("obs_mean", "obs_std", "act_center", "act_scale", "obs_clip"),
     "Categorical": ("net",),
     "Deterministic": ("net", "squash", "clip"),
     "Gaussian": ("net", "log_std_min", "log_std_max", "bound"),
@@ -91,8 +91,11 @@ def log_weights(probabilities: Any, xp: Any = np) -> Any:
     return xp.where(probabilities > 0, xp.log(xp.maximum(probabilities, tiny)), -xp.inf)
 
 
-def encode_obs(normalization: Any, obs: Any) -> Any:
-    return (obs - normalization.obs_mean) / normalization.obs_std
+def encode_obs(normalization: Any, obs: Any, xp: Any = np) -> Any:
+    """The standardized observation, clipped if the normalization says so."""
+    standardized = (obs - normalization.obs_mean) / normalization.obs_std
+    clip = normalization.obs_clip
+    return standardized if clip is None else clamp(standardized, -clip, clip, xp)
 
 
 def decode_act(normalization: Any, act: Any, xp: Any = np) -> Any:

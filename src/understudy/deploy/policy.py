@@ -25,7 +25,7 @@ import numpy as np
 
 from understudy.deploy.forward import MAX_SEED, State, act, build, clamp, nodes
 
-FORMAT = 4
+FORMAT = 5
 """Version of the policy file. Only this one can be read."""
 STRUCTURE = "structure.json"
 """The member of the file with the structure of the policy."""

@@ -17,20 +17,20 @@ import numpy as np
 from jaxtyping import Int, Key
 
 from understudy.core.arrays import Array
-from understudy.core.errors import NeedsError, SpecError, check_whole, unknown
-from understudy.core.imports import load_name
+from understudy.core.errors import NeedsError, RunError, SpecError, check_whole, unknown
+from understudy.core.imports import find_own_code, load_name
+from understudy.core.text import quoted
 from understudy.core.types import Discrete, Spec
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import ActionValueEstimator, MonteCarlo
 from understudy.experts.answers import ask, check_numbers, check_range
 from understudy.experts.bundled import bundled_experts, load_expert
-from understudy.experts.weights import holds_weights, policy_from_weights
+from understudy.experts.files import KINDS, expert_file
+from understudy.experts.functions import FEWEST, BatchFunction, Function, name_of, predicting, trial_rows
 from understudy.policies import Policy
 from understudy.policies.actor import Actor, check_fits
-from understudy.policies.saved import load_policy
+from understudy.policies.networks import Activation
 
-Function = Callable[[np.ndarray], np.ndarray]
-"""Maps a batch of observations to a batch of actions."""
 ValueFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Maps batches of observations and actions to Q^{π_E}(s, a), one number each."""
 
@@ -57,7 +57,7 @@ class Expert:
     @property
     def name(self) -> str:
         """The expert's name, for errors."""
-        return "the expert" if isinstance(self.source, Policy) else f"the expert {_name_of(self.source)}"
+        return "the expert" if isinstance(self.source, Policy) else f"the expert {name_of(self.source)}"
 
     @property
     def policy(self) -> Policy | None:
@@ -81,10 +81,18 @@ class Expert:
         check_range(self.name, actions, spec.action)
         return actions.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
 
+    def check(self, obs: np.ndarray, spec: Spec) -> None:
+        """Raise if the expert is a function that cannot answer. It is called with a few of these observations.
+
+        The answers are not used, and do not count as queries.
+        """
+        if not isinstance(self.source, Policy) and len(obs) and obs.shape[1:] == spec.obs_shape:
+            self.query(trial_rows(obs[:FEWEST], spec), spec, np.random.default_rng(0))
+
     def query_values(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
         """Q^{π_E}(s, a) for a batch of states and actions, from the function `values`."""
         function = cast("ValueFunction", self.values)
-        name = f"the expert's values {_name_of(function)}".strip()
+        name = f"the expert's values {name_of(function)}".strip()
         values = ask(name, lambda: function(np.array(obs), np.array(act)), len(obs), self.timeout)
         return check_numbers(name, "values", values, (len(obs),)).astype(np.float32)
 
@@ -105,11 +113,6 @@ class Expert:
         return replace(self, values=values)
 
 
-def _name_of(source: Any) -> str:
-    """The name of a function of the user, or of its class."""
-    return str(getattr(getattr(source, "func", source), "__name__", type(source).__name__))
-
-
 def query_expert(expert: Policy, deterministic: bool, t: Int[Array, ""], obs: Array, key: Key[jax.Array, ""]) -> Array:
     """The expert's action in one state at time t, inside a compiled program.
 
@@ -120,20 +123,32 @@ def query_expert(expert: Policy, deterministic: bool, t: Int[Array, ""], obs: Ar
     return jnp.asarray(expert.mode(carry, obs) if deterministic else expert.draw(carry, obs, act_key))
 
 
-def as_expert(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
+def as_expert(
+    given: Any,
+    env: Environment | GymnasiumEnvironment,
+    activation: Activation | None = None,
+    normalization: str | os.PathLike[str] | None = None,
+) -> Expert:
     """Make an expert from one of:
 
-    - an `Expert`, a policy, or a function from observations to actions
-    - the path of a saved policy, of a run's directory, or of an npz file of plain weights
-    - "module:function"
+    - an `Expert`, or a policy
+    - a function of a batch of observations, or of one observation (`functions.BatchFunction` finds out which)
+    - a model with `predict`, such as one of Stable-Baselines3
+    - the path of a file or a directory, see `files.expert_file`; `activation` and `normalization` complete it
+    - "module:name" of one of the above, or of a class; the current directory is searched last
     - "scripted": the scripted expert of a JAX environment
     - "bundled", or the name of a bundled expert
     - None: the scripted expert if there is one, else the bundled one
 
     A saved, trained or bundled policy answers deterministically. A scripted expert or a `Policy` answers with samples.
     """
-    if isinstance(given, Expert):
-        return given
+    if isinstance(given, str | os.PathLike) and Path(given).exists():
+        return _of_object(expert_file(given, env, activation, normalization), env)
+    for option, value in (("activation", activation), ("normalization", normalization)):
+        if value is not None:
+            raise NeedsError(
+                f"expert_{option} (--expert-{option}) completes a file, and {_shown(given)} is none: leave it out"
+            )
     if given is None and isinstance(env, GymnasiumEnvironment) and env.name in bundled_experts():
         given = "bundled"
     if given is None or (isinstance(given, str) and given == "scripted"):
@@ -141,23 +156,49 @@ def as_expert(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
             return Expert(env.expert())
         raise NeedsError(
             f"{env.name} has no scripted expert{' and no bundled one' if given is None else ''}: pass "
-            f"{'bundled, ' if env.name in bundled_experts() else ''}a saved policy, or 'module:function'"
+            f"{'bundled, ' if env.name in bundled_experts() else ''}{KINDS}"
         )
-    if isinstance(given, str) and not Path(given).exists():
-        if given == "bundled":
-            given = load_expert(env.name)
-        elif given in bundled_experts():
-            given = load_expert(given)
-        elif given.isidentifier():
-            known = ["scripted", "bundled", *bundled_experts()]
-            raise unknown("expert", given, known, "Or pass the path of a saved policy or run, or 'module:function'.")
-    if isinstance(given, str) and ":" in given and not Path(given).exists():
-        return Expert(cast("Function", load_name(given, "expert")))
     if isinstance(given, str | os.PathLike):
-        given = policy_from_weights(given, env) if holds_weights(given) else load_policy(given)
+        return _of_name(os.fspath(given), env)
+    return _of_object(given, env)
+
+
+def _of_name(given: str, env: Environment | GymnasiumEnvironment) -> Expert:
+    """The expert of a name that is no path."""
+    if given == "bundled":
+        return _of_object(load_expert(env.name), env)
+    if given in bundled_experts():
+        return _of_object(load_expert(given), env)
+    if ":" in given:
+        find_own_code(given)
+        found = load_name(given, "expert")
+        return _of_object(ask(f"the expert {given}", found, 0, 0.0) if isinstance(found, type) else found, env)
+    if given.isidentifier():
+        raise unknown("expert", given, ["scripted", "bundled", *bundled_experts()], f"Or pass {KINDS}.")
+    raise RunError(f"no file '{quoted(given, 1000)}': an expert is scripted, bundled, {KINDS}")
+
+
+def _of_object(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
+    """The expert of an object of Python."""
+    if isinstance(given, Expert):
+        if isinstance(given.source, Policy | BatchFunction):
+            return given
+        found = as_expert(given.source, env)
+        values = found.values if given.values is None else given.values
+        return replace(
+            given, source=found.source, deterministic=given.deterministic or found.deterministic, values=values
+        )
     if isinstance(given, Actor):
         check_fits(given, env)
         return Expert(given.policy, deterministic=True)
-    if isinstance(given, Policy) or callable(given):
-        return Expert(cast("Policy | Function", given))
-    raise SpecError(f"expert is a {type(given).__name__}: pass a policy, a function, a name or a path")
+    if isinstance(given, Policy):
+        return Expert(given)
+    if callable(getattr(given, "predict", None)) and not isinstance(given, type):
+        return Expert(BatchFunction(predicting(given), env.spec))
+    if callable(given):
+        return Expert(BatchFunction(given, env.spec), values=getattr(given, "values", None))
+    raise SpecError(f"expert is a {type(given).__name__}: pass a policy, a function, a model with predict, or {KINDS}")
+
+
+def _shown(given: Any) -> str:
+    return f"'{quoted(given)}'" if isinstance(given, str | os.PathLike) else f"a {type(given).__name__}"

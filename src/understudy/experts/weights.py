@@ -12,9 +12,9 @@ With discrete actions, the policy takes the action with the largest output.
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -40,6 +40,23 @@ SETTINGS: dict[str, Callable[[Any], bool]] = {
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
+class Observed(NamedTuple):
+    """Statistics of observations, which are standardized before the network sees them."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    clip: float | None
+    """Clip the result to ± this."""
+
+    @classmethod
+    def unchanged(cls, size: int) -> "Observed":
+        return cls(np.zeros(size, np.float32), np.ones(size, np.float32), None)
+
+    def normalization(self, center: np.ndarray | None, scale: np.ndarray | None) -> Normalization:
+        """With the center and half of the range of continuous actions."""
+        return Normalization(self.mean, self.std, center, scale, self.clip)
+
+
 def policy_from_weights(
     source: Source,
     env: Any,
@@ -62,8 +79,12 @@ def policy_from_arrays(
     activation: Activation | None = None,
     squash: bool | None = None,
     clip: float | None = None,
+    observed: Observed | None = None,
 ) -> Policy:
-    """Like `policy_from_weights`, from a spec and without making the environment. Errors use `name` and `env`."""
+    """Like `policy_from_weights`, from a spec and without making the environment. Errors use `name` and `env`.
+
+    `observed` are statistics of the observations, by which they are standardized first.
+    """
     activation = _setting(name, arrays, "activation", activation)
     squash = bool(_setting(name, arrays, "squash", squash))
     clip = _setting(name, arrays, "clip", clip)
@@ -84,9 +105,13 @@ def policy_from_arrays(
             f"{name} has {inputs} inputs and {outputs} outputs: a policy for {env} needs {spec.obs_size} inputs and "
             f"{spec.action_size} outputs"
         )
+    if observed is not None and observed.mean.shape != (inputs,):
+        raise SpecError(f"{name} has {inputs} inputs, and the statistics are of {observed.mean.size} observations")
     policy: Policy = Categorical(net)
     if isinstance(spec.action, Continuous):
-        policy = _continuous(net, spec.action, spec.obs_size, squash, clip)
+        policy = _continuous(net, spec.action, observed or Observed.unchanged(inputs), squash, clip)
+    elif observed is not None:
+        policy = Normalized(policy, observed.normalization(None, None))
     try:
         check_policy(policy, spec)
     except SpecError as error:
@@ -105,7 +130,9 @@ def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
         normalization, policy = policy.normalization, policy.policy
     if not isinstance(policy, NetworkPolicy) or policy.net.input_indices is not None:
         return None
-    if normalization is not None and (np.any(normalization.obs_mean != 0) or np.any(normalization.obs_std != 1)):
+    if normalization is not None and (
+        np.any(normalization.obs_mean != 0) or np.any(normalization.obs_std != 1) or normalization.obs_clip is not None
+    ):
         return None
     weights, biases = [*policy.net.weights], [*policy.net.biases]
     arrays = {"activation": np.array(policy.net.activation)}
@@ -126,20 +153,24 @@ def plain_weights(actor: Actor) -> dict[str, np.ndarray] | None:
 def holds_weights(path: str | os.PathLike[str]) -> bool:
     """Whether a file is an npz file with `w0` and `b0`."""
     try:
-        return {"w0", "b0"} <= set(FileReader(path, "an npz file", "").npz_names())
+        return is_weights(FileReader(path, "an npz file", "").npz_names())
     except RunError:
         return False
 
 
-def _continuous(net: MLP, action: Continuous, inputs: int, squash: bool, clip: float | None) -> Policy:
+def is_weights(names: Collection[str]) -> bool:
+    """Whether an npz file with these arrays holds weights."""
+    return {"w0", "b0"} <= set(names)
+
+
+def _continuous(net: MLP, action: Continuous, observed: Observed, squash: bool, clip: float | None) -> Policy:
     low, high = np.asarray(action.low, np.float32), np.asarray(action.high, np.float32)
     center, scale = (low + high) / 2, (high - low) / 2
     if not squash:  # rescale the last layer to normalized actions, whose range is [-1, 1]
         *weights, weight = net.weights
         *biases, bias = net.biases
         net = MLP((*weights, weight / scale), (*biases, (bias - center) / scale), net.activation)
-    normalization = Normalization(np.zeros(inputs, np.float32), np.ones(inputs, np.float32), center, scale)
-    return Normalized(Deterministic(net, squash, clip), normalization)
+    return Normalized(Deterministic(net, squash, clip), observed.normalization(center, scale))
 
 
 def _setting(name: str, arrays: Mapping[str, Any], key: str, given: Any) -> Any:

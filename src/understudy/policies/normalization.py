@@ -3,6 +3,7 @@
 The statistics come from the training demonstrations of the run. They are fitted once and never updated.
 """
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +20,8 @@ class Normalization(Light):
     obs_std: Float[Array, " obs"]
     act_center: Float[Array, " act"] | None
     act_scale: Float[Array, " act"] | None
+    obs_clip: float | None = eqx.field(static=True, default=None)
+    """Clip standardized observations to ± this, as VecNormalize of Stable-Baselines3 does. None: no clipping."""
 
     @classmethod
     def fit(cls, spec: Spec, demonstrations: Dataset, normalize_obs: bool = True) -> "Normalization":
@@ -36,7 +39,7 @@ class Normalization(Light):
         return cls(mean, std, jnp.asarray((low + high) / 2), jnp.asarray((high - low) / 2))
 
     def encode_obs(self, obs: Array) -> Array:
-        return forward.encode_obs(self, obs)
+        return forward.encode_obs(self, obs, namespace(obs))
 
     def encode_act(self, act: Array) -> Array:
         return act if self.act_scale is None else (act - self.act_center) / self.act_scale

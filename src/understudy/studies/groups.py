@@ -25,7 +25,7 @@ from understudy.studies.plan import BUNDLED, MOST_CELLS, Entry, Protocol, Study,
 from understudy.studies.records import cell_key
 from understudy.train.checkpoints import digest
 from understudy.train.completing import completed
-from understudy.train.imitate import demonstrations_of
+from understudy.train.demonstrated import demonstrations_of
 from understudy.train.results import hyperparameters
 
 LARGEST_EXPERT = 1_000_000_000

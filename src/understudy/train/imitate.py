@@ -27,14 +27,16 @@ from understudy.core.parts import columns
 from understudy.core.progress import Progress
 from understudy.core.text import quoted
 from understudy.core.types import Dataset, Discrete, Spec
-from understudy.data import Demonstrations, bundled, load
+from understudy.data import Demonstrations, load
 from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished, named_env, public_name
+from understudy.experts.expert import Expert, as_expert
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor
 from understudy.train import loop
 from understudy.train.checkpoints import Checkpoint, digest
 from understudy.train.completing import completed
 from understudy.train.contract import check_moments
+from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
 from understudy.train.logs import Logs
 from understudy.train.results import Result, Run, hyperparameters, provenance
 from understudy.train.selection import HeldOut, held_out, held_out_payoff
@@ -50,7 +52,7 @@ NEED_WORDS = {
 
 def imitate(
     algorithm: Algorithm,
-    demonstrations: Demonstrations | str | os.PathLike[str],
+    demonstrations: Demonstrations | str | os.PathLike[str] | None = None,
     env: Any = None,
     expert: Any = None,
     seeds: int | Sequence[int] = 1,
@@ -64,16 +66,19 @@ def imitate(
     logs: Logs | str | os.PathLike[str] | None = None,
     step_timeout: float = STEP_TIMEOUT,
     expert_timeout: float = 0.0,
+    expert_normalization: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Train policies from demonstrations.
 
     Args:
         algorithm: A value such as `us.bc()`.
-        demonstrations: `Demonstrations`, the name of a bundled task, or the path of an npz file.
+        demonstrations: `Demonstrations`, the name of a bundled task, or what `understudy.load` takes. None: the bundled
+            ones of `env`; or, if `expert` is not the one that recorded them, 25 episodes of it (or as many as `episodes`).
         env: The environment: all that `understudy.make` takes. Algorithms that do not need it take action bounds and
             horizon from it, and check the demonstrations against it. If it has no bounds, or no time limit, those of
             the demonstrations are used, and a warning says so.
-        expert: The expert, for algorithms that query one.
+        expert: The expert, for algorithms that query one, or to record demonstrations: a policy, a run, a
+            Stable-Baselines3 zip or model, a function, an ONNX file, "module:function" (docs/experts.md).
         seeds: The number of seeds, counted from 0, or a list of seeds. All train in one compiled program.
         episodes: How many demonstrated episodes to use, from the first on. A list trains every seed on each number.
         holdout: The fraction of steps that is held out to select among the policies.
@@ -90,13 +95,12 @@ def imitate(
             a new one takes its place and starts new episodes; the third one in a row that fails ends training.
         expert_timeout: Seconds that an expert that is a function may take to answer a batch of states (0: no limit). It
             cannot be stopped, but training ends and keeps its checkpoint.
+        expert_normalization: An npz file with the statistics of VecNormalize, for a Stable-Baselines3 zip.
 
     Returns:
         A `Result` with a policy for each seed and number of episodes. Ctrl-C ends training at the end of a round; the
         result then has the policies trained so far, and `result.interrupted` is set.
     """
-    given = env
-    env, demonstrations = _checked(algorithm, demonstrations, env, expert)
     check_callable("rounds done, all rounds and a dict of metrics", progress=progress)
     check_callable("the rounds done and a function that gives the states", visit=visit)
     if workers is not None:
@@ -105,6 +109,20 @@ def imitate(
     logs = Logs(logs) if isinstance(logs, str | os.PathLike) else logs
     if not isinstance(logs, Logs | None):
         raise SettingError(f"logs is {logs!r}: the name of a directory, or Logs(...), is needed")
+    _check_needs(algorithm, env, expert)
+    given, env = env, None if env is None else make_unfinished(env)
+    records = demonstrations is None and names_another_expert(None if env is None else public_name(env), expert)
+    if records:
+        most = None if episodes is None else max(_whole_numbers("episodes", _listed(episodes), least=1))
+        expert = None if env is None else as_expert(expert, env, normalization=expert_normalization)
+        demonstrations = _recorded(env, expert, most, workers, step_timeout)
+    env, demonstrations = _checked(algorithm, demonstrations, env)
+    queried = None
+    if env is not None and "expert" in algorithm.card.needs:
+        queried = as_expert(expert, env, normalization=None if records else expert_normalization)
+        queried = replace(queried, timeout=expert_timeout) if expert_timeout else queried
+        if not records:
+            queried.check(demonstrations.observations, env.spec)
     seen = columns(demonstrations.obs_parts, policy_obs, "policy_obs")
     spec = replace(demonstrations.spec, policy_obs=seen)  # Spec checks it
     count_list = _counts(episodes, demonstrations)
@@ -123,9 +141,7 @@ def imitate(
         data = (training.steps, count_list, demonstrations.spec)
         identity = {"settings": named, "demonstrations": data, "seeds": seed_list, "policy_obs": spec.policy_obs}
         place = Checkpoint(checkpoint, identity)
-    collector = collector_for(
-        algorithm, env, expert, [seed for _, seed in pairs], workers, step_timeout, expert_timeout
-    )
+    collector = collector_for(algorithm, env, queried, [seed for _, seed in pairs], workers, step_timeout)
     environment = None if env is None else named_env(given, env)
     request = {
         "algorithm": {
@@ -175,18 +191,8 @@ def _final_policies(
     return runs, actors
 
 
-def demonstrations_of(env: str) -> Demonstrations:
-    """The demonstrations that are bundled for a task."""
-    if env not in bundled():
-        known = make_unfinished(env).name  # raises if the name is unknown
-        raise NeedsError(f"{known} has no bundled demonstrations: give a file, or one of {', '.join(bundled())}")
-    return load(env)
-
-
-def _checked(
-    algorithm: Algorithm, demonstrations: Any, env: Any, expert: Any
-) -> tuple[Environment | GymnasiumEnvironment | None, Demonstrations]:
-    """The environment and the demonstrations, after checking that the algorithm can use them."""
+def _check_needs(algorithm: Any, env: Any, expert: Any) -> None:
+    """Raise unless the algorithm is one, and has what it needs."""
     if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
         raise SettingError(f"algorithm is the class {algorithm.__name__}: call it, as in {algorithm.card.name}()")
     if not isinstance(algorithm, Algorithm):
@@ -196,16 +202,39 @@ def _checked(
     for need in card.needs:
         if not given[need]:
             raise NeedsError(f"{card.title} matches {card.moments} moments, which needs {NEED_WORDS[need]}")
+
+
+def _recorded(
+    env: Environment | GymnasiumEnvironment | None,
+    expert: Expert | None,
+    episodes: int | None,
+    workers: int | None,
+    step_timeout: float,
+) -> Demonstrations:
+    if env is None or expert is None:
+        raise NeedsError("demonstrations are recorded from an expert in an environment: pass env= (--env) too")
+    return record_demonstrations(env, expert, episodes, workers, step_timeout)
+
+
+def _checked(
+    algorithm: Algorithm, demonstrations: Any, env: Environment | GymnasiumEnvironment | None
+) -> tuple[Environment | GymnasiumEnvironment | None, Demonstrations]:
+    """The environment and the demonstrations, after checking that the algorithm can use them."""
+    if demonstrations is None:
+        if env is None:
+            raise NeedsError("no demonstrations: pass some, or env= a task that has bundled ones, or env= and expert=")
+        demonstrations = demonstrations_of(public_name(env) or env)
     if isinstance(demonstrations, str | os.PathLike):
         demonstrations = load(demonstrations)
     if not isinstance(demonstrations, Demonstrations):
         raise DemonstrationError(f"demonstrations is a {type(demonstrations).__name__}: see Demonstrations.from_arrays")
     if env is not None:
-        env = completed(make_unfinished(env), demonstrations)
+        env = completed(env, demonstrations)
         demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
     kind = "discrete" if isinstance(demonstrations.action_space, Discrete) else "continuous"
-    if kind not in card.actions:
-        raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
+    if kind not in algorithm.card.actions:
+        title, actions = algorithm.card.title, " and ".join(algorithm.card.actions)
+        raise NeedsError(f"{title} takes {actions} actions; these are {kind}")
     return env, demonstrations
 
 
@@ -236,8 +265,11 @@ def number_of(seeds: Any) -> int:
 
 
 def _counts(episodes: Any, demonstrations: Demonstrations) -> list[int]:
-    counts = demonstrations.episodes if episodes is None else episodes
-    return _whole_numbers("episodes", [counts] if isinstance(counts, SupportsIndex) else counts, least=1)
+    return _whole_numbers("episodes", _listed(demonstrations.episodes if episodes is None else episodes), least=1)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, SupportsIndex) else value
 
 
 def _whole_numbers(name: str, values: Any, least: int) -> list[int]:

@@ -1,0 +1,60 @@
+"""The demonstrations of a call that names none: the bundled ones, or episodes of the expert that it names.
+
+Bundled demonstrations come from the scripted expert of a JAX environment, or the bundled expert of a Gymnasium one.
+They are used if that expert is named, or none. For any other expert, its own episodes are recorded. They depend only on
+the expert, the environment and `SEED`, so that a resumed run records the same ones.
+"""
+
+import sys
+from typing import Any
+
+from understudy.collect.recording import record
+from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core.errors import NeedsError
+from understudy.data import Demonstrations, bundled, load
+from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
+from understudy.experts.expert import Expert
+from understudy.experts.files import KINDS
+
+EPISODES = 25
+"""Recorded episodes by default."""
+SEED = 1_000_003
+"""Seed of the recorded episodes. It is not 0, so that `evaluate` starts in other states."""
+
+
+def names_another_expert(env: str | None, expert: Any) -> bool:
+    """Whether an expert is named from which the bundled demonstrations of a task were not recorded."""
+    if expert is None:
+        return False
+    own = ("scripted",) if env in JAX_ENVIRONMENTS else ("bundled", env)
+    return env not in bundled() or not (isinstance(expert, str) and expert in own)
+
+
+def demonstrations_of(env: str | Environment | GymnasiumEnvironment) -> Demonstrations:
+    """The demonstrations that are bundled for a task."""
+    if not isinstance(env, str) or env not in bundled():
+        known = make_unfinished(env).name  # raises if the name is unknown
+        raise NeedsError(
+            f"{known} has no bundled demonstrations: give a file, one of {', '.join(bundled())}, or an expert to "
+            f"record them from: {KINDS}"
+        )
+    return load(env)
+
+
+def record_demonstrations(
+    env: Environment | GymnasiumEnvironment,
+    expert: Expert,
+    episodes: int | None = None,
+    workers: int | None = None,
+    step_timeout: float = STEP_TIMEOUT,
+) -> Demonstrations:
+    """Record episodes of an expert, and say so in one line. Queries of a budget are not counted."""
+    count = EPISODES if episodes is None else episodes
+    print(
+        f"No demonstrations are named: recording {count} episodes of {expert.name} in {env.name} (seed {SEED})",
+        file=sys.stderr,
+        flush=True,
+    )
+    return record(
+        env, expert, count, SEED, deterministic=expert.deterministic, workers=workers, step_timeout=step_timeout
+    )
