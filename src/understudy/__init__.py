@@ -26,6 +26,7 @@ from understudy.core.version import __version__
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, make
 from understudy.evaluation.returns import Evaluation, evaluate
+from understudy.evaluation.video import record_video
 from understudy.experts.bundled import load_expert
 from understudy.experts.expert import Expert
 from understudy.experts.weights import policy_from_weights
@@ -72,6 +73,7 @@ __all__ = [
     "make",
     "policy_from_weights",
     "record",
+    "record_video",
     "rl",
     "rollout",
 ]

@@ -369,6 +369,7 @@ def test_clip_is_embedded_and_other_bytes_are_rejected():
         render(records, "t", COMMAND, {"Pendulum": b"<svg onload=alert(1)>"})
 
 
-def test_clip_of_a_forest_is_a_picture_and_of_an_environment_without_rendering_none():
+def test_clip_of_a_forest_is_a_picture_and_an_environment_without_rendering_is_an_error():
     assert clip(Actor(Forest().expert(), Forest().spec), "Forest").startswith(b"\x89PNG")
-    assert clip(us.load_expert("CartPole-v1"), lambda: gymnasium.make("CartPole-v1")) is None
+    with pytest.raises(RenderError, match="render_mode=.rgb_array"):
+        clip(us.load_expert("CartPole-v1"), lambda: gymnasium.make("CartPole-v1"))

@@ -11,7 +11,7 @@ from understudy.cli.train_command import Kinds, expert_from
 from understudy.collect.recording import record
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
-from understudy.core.errors import install_command
+from understudy.core.errors import check_whole, install_command
 from understudy.core.imports import allow_imports, find_own_code
 from understudy.core.options import EnvArgument, FileArgument, Imports, Name, Path_, RunArgument, default
 from understudy.core.paths import check_new_file, check_own_file
@@ -23,6 +23,7 @@ from understudy.data import bundled, load
 from understudy.envs import JAX_ENVIRONMENTS
 from understudy.envs.gymnasium import available
 from understudy.evaluation.returns import Evaluation
+from understudy.evaluation.video import check_video
 from understudy.experts.bundled import bundled_experts
 from understudy.policies.networks import Activation
 from understudy.tabular.classical import CARDS
@@ -78,6 +79,8 @@ def evaluate_command(
     step_timeout: float = STEP_TIMEOUT,
     log: Kinds = (),
     out: Annotated[Path_, default("none")] = None,
+    video: Annotated[Path_, default("none")] = None,
+    video_episodes: int = 1,
     imports: Imports = (),
 ) -> None:
     """Evaluate a run's policies: their returns and the gap to the expert.
@@ -91,12 +94,17 @@ def evaluate_command(
         step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
         log: Add the returns to the run's tensorboard or wandb logs; repeat the option for both.
         out: CSV file to write, with a row for each policy.
+        video: Video of the selected policy to write: .mp4 (extra `video`) or .gif. It needs no display.
+        video_episodes: Episodes in the video.
         imports: Module to import if the run's environment is in it, as in module:Name-v0; only for code you trust.
     """
     check_kinds(log)
     allow_imports(imports)
     if out is not None:
         check_own_file(out, ",".join(RETURNS))
+    if video is not None:
+        check_video(video)
+    check_whole(1, video_episodes=video_episodes)
     result = load_run(run)
     with display.progress_bar(f"evaluating {len(result.policies)} policies") as report:
         evaluation = result.evaluate(env, episodes, seed, workers=workers, progress=report, step_timeout=step_timeout)
@@ -109,6 +117,9 @@ def evaluate_command(
     if out is not None:
         write_csv(Path(out), *result_rows(result, evaluation))
         display.say(f"\nThe return of each policy is in {out}")
+    if video is not None:
+        result.video(video, env, video_episodes, seed, step_timeout)
+        display.say(f"\nThe selected policy is in {video}")
 
 
 def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[object]]]:

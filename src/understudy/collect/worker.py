@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from understudy.collect.heartbeat import Heartbeat
@@ -57,9 +59,17 @@ class Worker:
     """A worker process that holds `kind(*arguments, report=...)` and calls its methods on request.
 
     `name` is the environment's, for errors. A method's call of an environment may take `step_timeout` seconds (0: any).
+    `variables` are added to the process's environment variables.
     """
 
-    def __init__(self, name: str, step_timeout: float, kind: type, *arguments: Any):
+    def __init__(
+        self,
+        name: str,
+        step_timeout: float,
+        kind: type,
+        *arguments: Any,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ):
         self.name, self.step_timeout = name, step_timeout
         self._ready = False
         self._heartbeat = Heartbeat()
@@ -71,7 +81,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._words,
             pass_fds=(self._heartbeat.descriptor,),
-            env=VARIABLES,
+            env={**VARIABLES, **variables},
         )
         self._send((kind, arguments))
 

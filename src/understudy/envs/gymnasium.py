@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, TextIO
 import gymnasium
 import numpy as np
 
-from understudy.core.errors import ExtraError, SpecError, missing_extra, unknown
+from understudy.core.errors import ExtraError, RenderError, SpecError, missing_extra, unknown
+from understudy.core.text import quoted
 from understudy.core.types import ActionSpace, Continuous, Discrete, Spec
 from understudy.envs.bullet import speed_up
-from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, made, no_report
+from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, made, no_report, reason
 
 C_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None
 DEFAULT_HORIZON = 1000
@@ -73,17 +74,23 @@ class GymnasiumEnvironment:
             )
         return env
 
-    def make_renderable(self) -> gymnasium.Env[Any, Any] | None:
-        """A single environment with `render_mode="rgb_array"`, or None if it cannot render here."""
+    def renderable(self, report: Report = no_report) -> tuple[CheckedEnv, float]:
+        """A copy whose `render()` returns pictures, and its frames per second. Raises RenderError if there is none."""
         with quiet():
-            try:
-                env = self._make(render_mode="rgb_array") if self.registered else self._make()
-            except (TypeError, ExtraError, ImportError, gymnasium.error.Error):
-                return None
-        if env.render_mode == "rgb_array":
-            return env
-        env.close()
-        return None
+            copy = CheckedEnv(self.name, self.spec, self._make_renderable, NO_RUN, report)
+        return copy, copy.frames_per_second
+
+    def _make_renderable(self) -> gymnasium.Env[Any, Any]:
+        try:
+            env = self._make(render_mode="rgb_array") if self.registered else self._make()
+        except (TypeError, gymnasium.error.Error) as error:
+            raise RenderError(f"{self.name} cannot be made with render_mode='rgb_array': {reason(error)}") from error
+        if env.render_mode != "rgb_array":
+            env.close()
+            raise RenderError(
+                f"{self.name} has the render mode {quoted(env.render_mode)}: make it with render_mode='rgb_array'"
+            )
+        return env
 
     def _probed(self, horizon: int | None) -> Spec:
         """The spec of a copy that is made for it and closed."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from understudy.collect.choose import collector_for
 from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core import display
 from understudy.core.errors import (
     DemonstrationError,
     NeedsError,
@@ -24,7 +25,7 @@ from understudy.core.errors import (
 )
 from understudy.core.memory import check_memory
 from understudy.core.parts import columns
-from understudy.core.progress import Progress
+from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.text import quoted
 from understudy.core.types import Dataset, Discrete, Spec
 from understudy.data import Demonstrations, bundled, load
@@ -55,7 +56,7 @@ def imitate(
     seeds: int | Sequence[int] = 1,
     episodes: int | Sequence[int] | None = None,
     holdout: float = HOLDOUT,
-    progress: Progress | None = None,
+    progress: ProgressOption = True,
     checkpoint: str | os.PathLike[str] | None = None,
     visit: loop.Visit | None = None,
     policy_obs: Sequence[int | str] | None = None,
@@ -75,7 +76,8 @@ def imitate(
         seeds: The number of seeds, counted from 0, or a list of seeds. All train in one compiled program.
         episodes: How many demonstrated episodes to use, from the first on. A list trains every seed on each number.
         holdout: The fraction of steps that is held out to select among the policies.
-        progress: Called after each round with the rounds done, all rounds, and the mean of each metric.
+        progress: Show a progress bar on standard error, if it is a terminal or a notebook. False: silent. A function
+            is called after each round instead, with the rounds done, all rounds, and the mean of each metric.
         checkpoint: A file that stores the state of training at intervals. The same call resumes from it: to the same
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.
@@ -94,7 +96,7 @@ def imitate(
         result then has the policies trained so far, and `result.interrupted` is set.
     """
     env, demonstrations = _checked(algorithm, demonstrations, env, expert)
-    check_callable("rounds done, all rounds and a dict of metrics", progress=progress)
+    check_progress("rounds done, all rounds and a dict of metrics", progress)
     check_callable("the rounds done and a function that gives the states", visit=visit)
     if workers is not None:
         check_whole(0, workers=workers)
@@ -138,7 +140,10 @@ def imitate(
     }
     with ExitStack() as stack:
         log = None if logs is None else stack.enter_context(logs.opened(pairs, request | provenance()))
-        trained = loop.train(algorithm, spec, training, keys, collector, progress, place, visit, held, log)
+        with display.reporting(
+            f"{algorithm.card.title} on {demonstrations.env or 'demonstrations'}", progress
+        ) as report:
+            trained = loop.train(algorithm, spec, training, keys, collector, report, place, visit, held, log)
         criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
         runs, actors = _final_policies(algorithm, spec, trained, pairs, criteria, demonstrations.env)
         if log is not None:

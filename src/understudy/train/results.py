@@ -30,13 +30,14 @@ from understudy.core.digests import DIGESTS, check_digests, write_digests
 from understudy.core.errors import NeedsError, RunError
 from understudy.core.imports import check_import
 from understudy.core.paths import checked_path
-from understudy.core.progress import Progress
+from understudy.core.progress import ProgressOption
 from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, atomic_file, write_json
 from understudy.core.text import is_line, printable, quoted
 from understudy.core.version import __version__
 from understudy.evaluation.returns import Evaluation, evaluate
+from understudy.evaluation.video import record_video
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
 from understudy.policies.saved import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
@@ -113,7 +114,7 @@ class Result:
         seed: int = 0,
         expert: Sample | None = None,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: ProgressOption = True,
         step_timeout: float = STEP_TIMEOUT,
     ) -> Evaluation:
         """Evaluate all policies: their returns, and the gap to the expert.
@@ -121,14 +122,30 @@ class Result:
         `env` defaults to the environment of the demonstrations, `expert` to the return that they record. The other
         arguments are those of `understudy.evaluate`.
         """
+        task, expert = self._environment(env), expert or self.expert
+        return evaluate(self.policies, task, episodes, seed, expert, workers, progress, step_timeout)
+
+    def video(
+        self,
+        path: str | os.PathLike[str],
+        env: Any = None,
+        episodes: int = 1,
+        seed: int = 0,
+        step_timeout: float = STEP_TIMEOUT,
+        progress: bool = True,
+    ) -> None:
+        """Write a video of the selected policy, .mp4 or .gif. The arguments are those of `understudy.record_video`."""
+        record_video(self.policy, self._environment(env), path, episodes, seed, step_timeout, progress)
+
+    def _environment(self, env: Any) -> Any:
+        """The environment that is passed, that of training, or that of the demonstrations."""
         env = self.env if env is None else env
         if env is None:
             env = self.config["demonstrations"]["env"]
             check_import(env, "the run's config.json")  # a file names it, and "module:Id" would import the module
         if env is None:
             raise NeedsError("the environment of these demonstrations has no registered name: pass env=")
-        expert = expert or self.expert
-        return evaluate(self.policies, env, episodes, seed, expert, workers, progress, step_timeout)
+        return env
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
         """Write the run directory atomically. With `replace=True`, it may take the place of a run of understudy.
