@@ -174,6 +174,7 @@ def record_command(
     noise: float = 0.0,
     step_timeout: float = STEP_TIMEOUT,
     expert_timeout: float = 0.0,
+    replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Record episodes of an expert. Trained policies act deterministically, scripted experts stochastically.
 
@@ -188,8 +189,12 @@ def record_command(
             probability of a uniformly random action.
         step_timeout: Seconds that a step or reset of a Gymnasium environment may take; 0: no limit.
         expert_timeout: Seconds that module:function may take to answer a batch of observations; 0: no limit.
+        replace: Replace the file, if it holds demonstrations.
     """
-    check_new_file(out)
+    if replace and Path(out).exists():
+        load(out)  # raises if it is another file
+    else:
+        check_new_file(out)
     find_own_code(env, expert)
     with display.working(f"recording {episodes} episodes of {env}"):
         source = expert_from(expert, env, expert_activation)
@@ -202,7 +207,7 @@ def record_command(
             step_timeout=step_timeout,
             expert_timeout=expert_timeout,
         )
-    save_or_rescue(lambda path: demonstrations.save(path, replace=False), out)
+    save_or_rescue(lambda path: demonstrations.save(path, replace=replace), out)
     assert demonstrations.returns is not None
     returns = interval(Sample.of(demonstrations.returns))
     lowest, highest = demonstrations.returns.min(), demonstrations.returns.max()

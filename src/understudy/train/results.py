@@ -29,7 +29,7 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.digests import DIGESTS, check_digests, write_digests
 from understudy.core.errors import NeedsError, RunError
 from understudy.core.imports import check_import
-from understudy.core.paths import checked_path
+from understudy.core.paths import check_new_directory, checked_path
 from understudy.core.progress import ProgressOption
 from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample
@@ -153,8 +153,8 @@ class Result:
         A directory that is no run, or that holds files of your own besides, is never touched.
         """
         directory = checked_path(directory)
-        if replace and directory.is_dir() and any(directory.iterdir()):
-            run_config(directory)  # raises unless understudy wrote it
+        if replace:
+            check_replaceable(directory)
         with atomic_directory(directory, OWN_FILES if replace else ()) as partial:
             (partial / "policies").mkdir()
             for run, actor in zip(self.runs, self.policies, strict=True):
@@ -182,6 +182,14 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({self.config['algorithm']['name']}, {len(self.runs)} runs, selected {self.runs[self.selected]})"
+
+
+def check_replaceable(directory: str | os.PathLike[str]) -> None:
+    """Raise if a run cannot be written to a directory: it holds files, and they are not those of a run."""
+    directory = checked_path(directory)
+    if directory.is_dir() and any(directory.iterdir()):
+        run_config(directory)  # raises unless understudy wrote it
+    check_new_directory(directory, OWN_FILES)
 
 
 def load_run(directory: str | os.PathLike[str]) -> Result:
