@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from understudy.data import Demonstrations, load
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, make
     from understudy.evaluation.returns import Evaluation, evaluate
+    from understudy.evaluation.video import record_video
     from understudy.experts.bundled import load_expert
     from understudy.experts.expert import Expert
     from understudy.experts.weights import policy_from_weights
@@ -79,6 +80,7 @@ __all__ = [
     "make",
     "policy_from_weights",
     "record",
+    "record_video",
     "rl",
     "rollout",
 ]
@@ -116,6 +118,7 @@ _MODULES = {
     "make": "envs",
     "policy_from_weights": "experts.weights",
     "record": "collect.recording",
+    "record_video": "evaluation.video",
     "rollout": "collect.rollouts",
 }
 """Where the public names are defined."""

@@ -13,7 +13,7 @@ from scipy.stats import ttest_ind_from_stats
 
 import understudy as us
 from support.study_records import CHEETAH, curve_records, make_record, offline_records
-from understudy.core.errors import RunError, SettingError
+from understudy.core.errors import RenderError, RunError, SettingError
 from understudy.core.statistics import Sample, interval
 from understudy.envs import Forest, Pendulum
 from understudy.evaluation import drawing
@@ -369,6 +369,7 @@ def test_clip_is_embedded_and_other_bytes_are_rejected():
         render(records, "t", COMMAND, {"Pendulum": b"<svg onload=alert(1)>"})
 
 
-def test_clip_of_a_forest_is_a_picture_and_of_an_environment_without_rendering_none():
+def test_clip_of_a_forest_is_a_picture_and_an_environment_without_rendering_is_an_error():
     assert clip(Actor(Forest().expert(), Forest().spec), "Forest").startswith(b"\x89PNG")
-    assert clip(us.load_expert("CartPole-v1"), lambda: gymnasium.make("CartPole-v1")) is None
+    with pytest.raises(RenderError, match="has the render mode None"):
+        clip(us.load_expert("CartPole-v1"), lambda: gymnasium.make("CartPole-v1"))

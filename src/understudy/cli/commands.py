@@ -11,7 +11,7 @@ from understudy.cli.train_command import ExpertOptions, Kinds, expert_from
 from understudy.collect.recording import record
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
-from understudy.core.errors import install_command
+from understudy.core.errors import check_whole, install_command
 from understudy.core.imports import allow_imports, find_own_code
 from understudy.core.options import (
     EnvArgs,
@@ -34,6 +34,7 @@ from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
 from understudy.envs.gymnasium import available
 from understudy.envs.naming import parse_args
 from understudy.evaluation.returns import Evaluation
+from understudy.evaluation.video import check_video
 from understudy.experts.bundled import bundled_experts
 from understudy.policies.networks import Activation
 from understudy.tabular.classical import CARDS
@@ -90,6 +91,8 @@ def evaluate_command(
     step_timeout: float = STEP_TIMEOUT,
     log: Kinds = (),
     out: Annotated[Path_, default("none")] = None,
+    video: Annotated[Path_, default("none")] = None,
+    video_episodes: int = 1,
     imports: Imports = (),
 ) -> None:
     """Evaluate a run's policies: their returns and the gap to the expert.
@@ -106,6 +109,8 @@ def evaluate_command(
         step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
         log: Add the returns to the run's tensorboard or wandb logs; repeat the option for both.
         out: CSV file to write, with a row for each policy.
+        video: Video of the selected policy to write: .mp4 (extra `video`) or .gif. It needs no display.
+        video_episodes: Episodes in the video.
         imports: Module to import if the run's environment is in it, as in module:Name-v0; only for code you trust.
     """
     check_kinds(log)
@@ -113,6 +118,9 @@ def evaluate_command(
     if out is not None:
         check_own_file(out, ",".join(RETURNS))
     find_own_code(env, *wrap)
+    if video is not None:
+        check_video(video)
+    check_whole(1, video_episodes=video_episodes)
     result = load_run(run)
     named = result.named_env if env is None else NamedEnv(env)
     if named is not None:
@@ -128,6 +136,9 @@ def evaluate_command(
     if out is not None:
         write_csv(Path(out), *result_rows(result, evaluation))
         display.say(f"\nThe return of each policy is in {out}")
+    if video is not None:
+        result.video(video, env, video_episodes, seed, step_timeout)
+        display.say(f"\nThe selected policy is in {video}")
 
 
 def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
@@ -186,6 +197,7 @@ def record_command(
     noise: float = 0.0,
     step_timeout: float = STEP_TIMEOUT,
     expert_timeout: float = 0.0,
+    replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Record episodes of an expert. Trained policies act deterministically, scripted experts stochastically.
 
@@ -204,8 +216,12 @@ def record_command(
             probability of a uniformly random action.
         step_timeout: Seconds that a step or reset of a Gymnasium environment may take; 0: no limit.
         expert_timeout: Seconds that module:function may take to answer a batch of observations; 0: no limit.
+        replace: Replace the file, if it holds demonstrations.
     """
-    check_new_file(out)
+    if replace and Path(out).exists():
+        load(out)  # raises if it is another file
+    else:
+        check_new_file(out)
     find_own_code(expert)
     named = NamedEnv(env, parse_args(env_arg), wrap, horizon)
     with display.working(f"recording {episodes} episodes of {env}"):
@@ -219,7 +235,7 @@ def record_command(
             step_timeout=step_timeout,
             expert_timeout=expert_timeout,
         )
-    save_or_rescue(lambda path: demonstrations.save(path, replace=False), out)
+    save_or_rescue(lambda path: demonstrations.save(path, replace=replace), out)
     assert demonstrations.returns is not None
     returns = interval(Sample.of(demonstrations.returns))
     lowest, highest = demonstrations.returns.min(), demonstrations.returns.max()

@@ -28,6 +28,8 @@ from understudy.train.results import provenance, write_csv
 
 REPORT = ("report.html", "table.md", "results.csv", "figure.png", "figure.svg")
 """Files of a report."""
+LONGEST_REASON = 300
+"""Characters of the reason why there is no clip."""
 StudyArgument = Annotated[Positional[str], arg(metavar="STUDY")]
 
 
@@ -114,7 +116,7 @@ def report_command(
     Args:
         study: Study file or directory.
         out: Directory to write to.
-        clips: Include a clip of the best policy of each task that can be rendered.
+        clips: Include a clip of the best policy of each task that can be drawn here.
         imports: Module with code that the study names, such as "module:Class". Give it once for each module.
     """
     from understudy.paper.published import find_published
@@ -177,32 +179,30 @@ def _check_report_directory(directory: Path) -> None:
             raise RunError(f"'{directory}' has a file {name} that is not of a report: choose another --out")
 
 
-def _clips(plan: Study, store: Store, records: list[dict[str, Any]]) -> dict[str, bytes]:
-    """Task → a clip of its best policy, for tasks that can be rendered."""
+def _clips(plan: Study, store: Store, records: list[dict[str, Any]]) -> dict[str, bytes | str]:
+    """Task → a clip of its best policy, or the reason why there is none. No clip is worth a report."""
     from understudy.studies.report.clips import clip
 
-    images = {}
+    images: dict[str, bytes | str] = {}
     for task in plan.tasks:
         best = _best_key(records, task.env)
         if best is None:
             continue
         try:
-            image = clip(store.load_policy(best), task.named_env)
-        except UnderstudyError as error:  # for example a policy whose actions are not finite
-            print(f"warning: no clip of {task.env}: {quoted(error, 300)}", file=sys.stderr)
-            continue
-        if image is not None:
-            images[task.env] = image
+            images[task.env] = clip(store.load_policy(best), task.named_env)
+        except Exception as error:  # noqa: BLE001 (for example actions that are not finite, or no memory for frames)
+            ours = isinstance(error, UnderstudyError)
+            reason = quoted(error if ours else f"{type(error).__name__}: {error}", LONGEST_REASON)
+            images[task.env] = reason
+            print(f"warning: no clip of {task.env}: {reason}", file=sys.stderr)
     return images
 
 
 def _state(store: Store, group: Group) -> str:
     """The state of a group with missing runs: running, failed, or neither."""
-    if (store.directory / "claims" / f"{group.key}.lock").exists():
-        claim = store.claim(group.key)
-        if claim is None:
-            return "running"
-        claim.release()
+    if store.is_claimed(group.key):
+        rounds = store.rounds(group.key)
+        return "running" if rounds is None else f"running, {rounds[0]} of {rounds[1]} rounds"
     error = last_failure(store, group)
     return "" if error is None else f"failed: {error}"
 

@@ -15,6 +15,7 @@ from tyro.conf import OmitArgPrefixes
 from tyro.extras import SubcommandApp
 
 from understudy.algorithms import available, find
+from understudy.cli import sweeps
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import (
@@ -41,7 +42,7 @@ from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
 from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
 from understudy.train.imitate import HOLDOUT, imitate
 from understudy.train.logs import LOGS, Kind, Logs, check_logs
-from understudy.train.results import Result
+from understudy.train.results import Result, check_replaceable
 
 Kinds = tyro.conf.UseAppendAction[tuple[Kind, ...]]
 ABOUT = (
@@ -77,7 +78,10 @@ class RunOptions:
     log: Kinds = ()
     """Also log to tensorboard or wandb; repeat the option for both. OUT.logs/metrics.csv is always written."""
     out: Annotated[Path_, default("runs/ALGORITHM")] = None
-    """Directory of the run."""
+    """Directory of the run. Several values of a setting (--lr 1e-4 3e-4) are a sweep: one run for each, in
+    OUT/lr=0.0001 and so on."""
+    replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Start again, and replace the run in OUT once the new one is trained. Only a run of understudy is replaced."""
 
     @property
     def named_env(self) -> NamedEnv | None:
@@ -129,7 +133,12 @@ def train(words: Sequence[str]) -> int:
     if not words or words[0].startswith("-"):
         return _list_algorithms(list(words))
     find_own_code(*words)
-    return _train(*parse(words), words)
+    commands = sweeps.combinations(find(words[0]).preset(_preset(list(words[1:]))), words)
+    if len(commands) == 1:
+        return _status(_train(*parse(words), words))
+    algorithm, options, *_ = parse([*commands[0].words, *sweeps.output(words)])
+    out = str(Path(options.out or f"runs/{algorithm.card.name}"))
+    return sweeps.train_all(commands, parse, _train, out, options.replace)
 
 
 def _resume(resumed: resuming.ResumedCommand) -> int:
@@ -142,7 +151,7 @@ def _resume(resumed: resuming.ResumedCommand) -> int:
         options = dataclasses.replace(options, demos=demos, out=resumed.out)
         normalization = resumed.located(expert.expert_normalization)
         expert = dataclasses.replace(expert, expert=resumed.located(expert.expert), expert_normalization=normalization)
-        return _train(algorithm, options, expert, workers, resumed.words)
+        return _status(_train(algorithm, options, expert, workers, resumed.words, resumes=True))
     except (SettingError, NeedsError, UnknownNameError, DemonstrationError, SpecError) as error:
         if str(resumed.file) in str(error):
             raise
@@ -216,7 +225,9 @@ def _train(
     expert_options: ExpertOptions,
     worker_options: WorkerOptions,
     words: Sequence[str],
-) -> int:
+    resumes: bool = False,
+) -> Result:
+    """Train, save and show a run. `resumes`: by `--resume`, so that --replace keeps its checkpoint."""
     if options.demos is None and options.env is None:
         raise NeedsError(
             "no demonstrations: pass --demos with a file, or --env with a task that has bundled demonstrations: "
@@ -224,22 +235,30 @@ def _train(
         )
     out = str(Path(options.out or f"runs/{algorithm.card.name}"))
     with resuming.claimed_output(out):
-        resumes = has_checkpoint(f"{out}{CHECKPOINT}")
-        if not (resumes and resuming.interrupted(out)):
-            check_new_directory(out)
+        if options.replace:
+            check_replaceable(out)
+            if not resumes:
+                resuming.start_again(out)
+        continues = has_checkpoint(f"{out}{CHECKPOINT}")
+        if not options.replace and not (continues and resuming.interrupted(out)):
+            check_new_directory(out, hint=sweeps.HINT)
         again = _resume_command(out, words[0], options.env, expert_options.expert, *options.wrap)
         with _interruptible(out, again):
             result = _trained(algorithm, options, expert_options, worker_options, out, words)
         hint = f"or `{again}`, which saves it again" if has_checkpoint(f"{out}{CHECKPOINT}") else ""
-        save_or_rescue(lambda place: result.save(place, replace=resumes), out, hint)
+        save_or_rescue(lambda place: result.save(place, replace=continues or options.replace), out, hint)
         if not result.interrupted:
             resuming.clean_up(out)
     _show(result, algorithm.card.title)
     if result.interrupted:
         display.say(f"\nInterrupted. The policies trained so far are saved in {out}. {_how_to_resume(out, again)}")
-        return 130
-    display.say(f"\nSaved in {out}. To measure the gap to the expert: understudy evaluate {out}")
-    return 0
+    else:
+        display.say(f"\nSaved in {out}. To measure the gap to the expert: understudy evaluate {out}")
+    return result
+
+
+def _status(result: Result) -> int:
+    return 130 if result.interrupted else 0
 
 
 def _trained(

@@ -9,6 +9,7 @@ import numpy as np
 from understudy.collect.rollout_pool import another_seed, rollout_pool
 from understudy.collect.rollouts import Episodes, MakeVector, check_actions, rollout
 from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core import display
 from understudy.core.errors import SettingError, check_not_negative, check_seed, check_share, check_whole
 from understudy.core.spaces import margin_bounds
 from understudy.core.types import Discrete, Spec
@@ -30,6 +31,7 @@ def record(
     step_timeout: float = STEP_TIMEOUT,
     expert_timeout: float = 0.0,
     expert_normalization: str | os.PathLike[str] | None = None,
+    progress: bool = True,
 ) -> Demonstrations:
     """Run the expert for some episodes and return them as demonstrations.
 
@@ -51,6 +53,8 @@ def record(
     A Gymnasium environment steps in another process if it can be sent to one (`workers=0`: in this one). `step_timeout`
     limits the seconds of a step or reset there (0: no limit). After that the episodes start again, with other seeds.
     `expert_timeout` limits the seconds in which an expert that is a function answers a batch of observations.
+
+    A terminal shows a spinner, unless `progress` is False.
     """
     env = make(env)
     bounded = not isinstance(env, GymnasiumEnvironment) or env.bounded
@@ -78,14 +82,15 @@ def record(
     if noise != 0:
         _check_noise(env.spec, noise)
     pool = rollout_pool(env, 1, workers, step_timeout)
-    if pool is None:
-        collected = play(None, 0)
-    else:
-        with pool:
-            if isinstance(recorded.source, Policy) and noise == 0:
-                collected = pool.rollout(recorded.source, episodes, seed, mode).result()
-            else:
-                collected = pool.stepwise(play)
+    with display.working(f"recording {episodes} episodes of {env.name}", progress):
+        if pool is None:
+            collected = play(None, 0)
+        else:
+            with pool:
+                if isinstance(recorded.source, Policy) and noise == 0:
+                    collected = pool.rollout(recorded.source, episodes, seed, mode).result()
+                else:
+                    collected = pool.stepwise(play)
     actions = collected.flat(np.asarray(collected.steps.act))
     return Demonstrations.from_arrays(
         collected.flat(np.asarray(collected.steps.obs)),

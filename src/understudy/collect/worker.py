@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 from understudy.collect.heartbeat import Heartbeat
@@ -59,9 +60,17 @@ class Worker:
     """A worker process that holds `kind(*arguments, report=...)` and calls its methods on request.
 
     `name` is the environment's, for errors. A method's call of an environment may take `step_timeout` seconds (0: any).
+    `variables` are added to the process's environment variables.
     """
 
-    def __init__(self, name: str, step_timeout: float, kind: type, *arguments: Any):
+    def __init__(
+        self,
+        name: str,
+        step_timeout: float,
+        kind: type,
+        *arguments: Any,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ):
         self.name, self.step_timeout = name, step_timeout
         self._ready = False
         self._heartbeat = Heartbeat()
@@ -75,7 +84,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._words,
                 pass_fds=descriptors,
-                env=VARIABLES,
+                env={**VARIABLES, **variables},
             )
         self._send((kind, arguments))
 

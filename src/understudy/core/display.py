@@ -1,21 +1,32 @@
-"""Terminal output: progress bars, tables and notes. Without a terminal, a progress line once a minute.
+"""Terminal output: progress bars, tables and notes. Without a terminal, commands print a progress line once a minute.
 
 Texts may come from files, so their control characters are replaced: they cannot carry escape sequences. Progress and
 notes go to standard error; if it cannot be written to, the command goes on without them.
 """
 
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import IO, cast
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
+from understudy.core.progress import Bar, ProgressOption, switched_off
 from understudy.core.progress import Progress as Report
 from understudy.core.streams import Messages, encodable
 from understudy.core.text import printable, quoted, shortened
@@ -24,6 +35,11 @@ LOG_EVERY = 60.0
 """Seconds between progress lines, without a terminal."""
 LONGEST_CELL, LONGEST_TITLE = 400, 200
 """Characters of a table's cell, and of a title, that are shown."""
+NOTEBOOK_EVERY = 0.2
+"""Seconds between two versions of the progress line in a notebook."""
+_DESCRIPTION = TextColumn("{task.description}", markup=False)
+_shown = threading.Lock()
+"""Held while a bar or spinner is on the terminal: a second one would garble it."""
 
 
 class _Console(Console):
@@ -42,21 +58,67 @@ def _messages(soft_wrap: bool = False) -> Console:
     return Console(file=cast("IO[str]", Messages()), soft_wrap=soft_wrap)
 
 
-def working(title: str) -> AbstractContextManager[object]:
+@contextmanager
+def working(title: str, show: bool = True) -> Iterator[None]:
     """A spinner with a title on a terminal; nothing otherwise."""
     terminal = _messages()
-    return terminal.status(escape(quoted(title, LONGEST_TITLE))) if terminal.is_terminal else nullcontext()
+    if not show or switched_off() or not terminal.is_terminal or not _shown.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _live(terminal, SpinnerColumn(), _DESCRIPTION) as bar:
+            bar.add_task(quoted(title, LONGEST_TITLE), total=None)
+            yield
+    finally:
+        _shown.release()
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Report]:
-    """A progress bar with metrics and the remaining time on a terminal; a line once a minute otherwise."""
+def reporting(title: str, progress: ProgressOption) -> Iterator[Report | None]:
+    """What a function of the library reports its progress to: the caller's function, a bar, or nothing.
+
+    With True it is a bar on a terminal and a line in a notebook. Elsewhere, as in a script whose output goes to a file,
+    it is nothing.
+    """
+    if callable(progress):
+        yield progress
+    elif not progress or switched_off():
+        yield None
+    elif _in_notebook():
+        with _notebook_line(title) as report:
+            yield report
+    elif _messages().is_terminal:
+        with progress_bar(title) as report:
+            yield report
+    else:
+        yield None
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Bar]:
+    """A progress bar with metrics and the remaining time on a terminal; a line once a minute otherwise.
+
+    Inside another bar, and with UNDERSTUDY_PROGRESS=0, it shows nothing.
+    """
     terminal, title = _messages(), quoted(title, LONGEST_TITLE)
-    if not terminal.is_terminal:
+    if switched_off():
+        yield _silent
+    elif not terminal.is_terminal:
         yield _progress_lines(title)
-        return
+    elif not _shown.acquire(blocking=False):
+        yield _silent
+    else:
+        try:
+            with _bar(terminal, title) as report:
+                yield report
+        finally:
+            _shown.release()
+
+
+@contextmanager
+def _bar(terminal: Console, title: str) -> Iterator[Bar]:
     columns = (
-        TextColumn("{task.description}", markup=False),
+        _DESCRIPTION,
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[metrics]}", style="cyan", markup=False),
@@ -64,13 +126,52 @@ def progress_bar(title: str) -> Iterator[Report]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=terminal, transient=True) as bar:
+    with _live(terminal, *columns) as bar:
         task = bar.add_task(title, total=None, metrics="starting")
 
-        def report(done: int, total: int, metrics: dict[str, float]) -> None:
+        def report(done: int, total: int, metrics: Mapping[str, float | str]) -> None:
             bar.update(task, completed=done, total=total, metrics=_formatted(metrics))
 
         yield report
+
+
+def _live(terminal: Console, *columns: ProgressColumn) -> Progress:
+    """What is printed on the same terminal appears above the bar. Standard output that goes elsewhere is left alone."""
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Progress(*columns, console=terminal, transient=True, redirect_stdout=on_terminal)
+
+
+def _silent(done: int, total: int, metrics: Mapping[str, float | str]) -> None:
+    """A bar that nobody sees."""
+
+
+def _in_notebook() -> bool:
+    """Whether standard error is a notebook's cell."""
+    return type(sys.stderr).__module__.startswith("ipykernel.")
+
+
+@contextmanager
+def _notebook_line(title: str) -> Iterator[Bar]:
+    """A line that is written over itself. It needs no widgets."""
+    stream, printed, width = cast("IO[str]", Messages()), float("-inf"), 0
+    title = quoted(title, LONGEST_TITLE)
+
+    def write(text: str) -> None:
+        nonlocal width
+        stream.write(f"\r{text:{width}}")
+        width = len(text)
+
+    def report(done: int, total: int, metrics: Mapping[str, float | str]) -> None:
+        nonlocal printed
+        if time.monotonic() - printed >= NOTEBOOK_EVERY or done == total:
+            printed = time.monotonic()
+            write(f"{title}: {done} of {total}  {_formatted(metrics)}")
+
+    try:
+        yield report
+    finally:
+        if width:
+            stream.write("\n")
 
 
 def note(text: str) -> None:
@@ -95,10 +196,10 @@ def error(text: object) -> None:
     _messages(soft_wrap=True).print(f"[bold red]error:[/] {escape(line)}", highlight=False)
 
 
-def _progress_lines(title: str) -> Report:
+def _progress_lines(title: str) -> Bar:
     printed = time.monotonic()
 
-    def report(done: int, total: int, metrics: dict[str, float]) -> None:
+    def report(done: int, total: int, metrics: Mapping[str, float | str]) -> None:
         nonlocal printed
         if time.monotonic() - printed >= LOG_EVERY:
             printed = time.monotonic()
@@ -107,8 +208,9 @@ def _progress_lines(title: str) -> Report:
     return report
 
 
-def _formatted(metrics: dict[str, float]) -> str:
-    return printable("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
+def _formatted(metrics: Mapping[str, float | str]) -> str:
+    texts = {name: value if isinstance(value, str) else f"{value:.4g}" for name, value in metrics.items()}
+    return printable("  ".join(f"{name} {text}" for name, text in texts.items()))
 
 
 def _text(text: str) -> Text:

@@ -59,6 +59,10 @@ class WorkerError(UnderstudyError, RuntimeError):
     """A worker process that steps environments failed or died."""
 
 
+class RenderError(UnderstudyError, RuntimeError):
+    """An environment cannot be drawn here."""
+
+
 class AlgorithmError(UnderstudyError, TypeError):
     """An algorithm does not keep to the protocol of `Algorithm`."""
 

@@ -16,7 +16,7 @@ from understudy.core.paths import check_file_path
 LOCK = ".lock"
 """Suffix of the lock next to a directory that is being written."""
 LONGEST, DIGITS = 64, "0123456789\n"
-"""A lock file is empty or holds the id of a process."""
+"""A lock file is empty, or holds the id of a process and the whole numbers that it has noted, one in a line."""
 
 
 class Claim:
@@ -24,6 +24,18 @@ class Claim:
 
     def __init__(self, path: Path, file: IO[str], remove: bool = False, folders: Sequence[Path] = ()):
         self.path, self._file, self._remove, self._folders = path, file, remove, folders
+
+    def note(self, *numbers: int) -> None:
+        """Write whole numbers into the lock, for other processes to see (`read_note`). They end with the lock.
+
+        They are not synced to the disk, and a full disk is no error: nothing depends on them.
+        """
+        text = "".join(f"{number}\n" for number in (os.getpid(), *numbers)).encode()
+        if len(text) > LONGEST:
+            raise ValueError(f"a note of {len(text)} bytes does not fit into a lock")
+        with suppress(OSError):
+            os.pwrite(self._file.fileno(), text, 0)  # in one call, so that no reader sees half of it
+            os.ftruncate(self._file.fileno(), len(text))
 
     def release(self) -> None:
         if self._remove and not self._file.closed:
@@ -67,6 +79,19 @@ def claim(path: Path, remove: bool = False) -> Claim | None:
             file.flush()
             return Claim(path, file, remove, folders)
         file.close()  # its last owner removed the file between the two calls: lock the new one
+
+
+def read_note(path: Path) -> list[int]:
+    """The numbers that the owner of a lock has noted. None at all if there is no such lock, or another file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            text = file.read(LONGEST + 1)
+    except OSError:
+        return []
+    lines = text.split(b"\n")
+    whole = len(text) <= LONGEST and not text.strip(DIGITS.encode()) and all(lines[:-1]) and lines[-1] == b""
+    return [int(line) for line in lines[1:-1]] if whole else []
 
 
 def claim_output(out: str | os.PathLike[str], option: str = "--out") -> Claim:
@@ -125,7 +150,7 @@ def _is_at(file: IO[str], path: Path) -> bool:
 def _owner(path: Path) -> str:
     """The process id in a lock file, in brackets."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        text = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
         return ""
     return f" (process {text})" if text.isdecimal() else ""

@@ -14,6 +14,7 @@ PARTIAL, REPLACED = ".partial", ".replaced"
 """Endings of temporary names: what is being written, and an old directory while the new one takes its place."""
 SHOWN = 3
 """At most this many entries are named in an error."""
+MOVE_AWAY = "choose another, or move it away first"
 LONGEST_NAME = 255
 """Bytes of a file name that file systems take."""
 
@@ -30,8 +31,11 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def check_new_directory(path: str | os.PathLike[str], own: Collection[str] = ()) -> None:
-    """Raise if a directory cannot be written at `path`, or holds files other than those that match `own`."""
+def check_new_directory(path: str | os.PathLike[str], own: Collection[str] = (), hint: str = MOVE_AWAY) -> None:
+    """Raise if a directory cannot be written at `path`, or holds files other than those that match `own`.
+
+    `hint` says what to do if it holds a run.
+    """
     path = checked_path(path)
     if path.is_dir():
         if path.is_symlink():
@@ -39,8 +43,9 @@ def check_new_directory(path: str | os.PathLike[str], own: Collection[str] = ())
         others = list(islice((entry for entry in files_in(path) if not matches(entry, own)), SHOWN + 1))
         if others:
             named = ", ".join(f"'{entry}'" for entry in others[:SHOWN]) + (", ..." if len(others) > SHOWN else "")
-            what = "already holds a run" if (path / "config.json").exists() and not own else f"holds {named}"
-            raise RunError(f"the directory '{path}' {what}: choose another, or move it away first")
+            run = (path / "config.json").exists() and not own
+            what = f"already holds a run: {hint}" if run else f"holds {named}: {MOVE_AWAY}"
+            raise RunError(f"the directory '{path}' {what}")
     elif path.exists() or path.is_symlink():
         raise RunError(f"'{path}' is a file, but a directory is needed: choose another name")
     _check_parent(path)

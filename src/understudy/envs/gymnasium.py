@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, Self
 import gymnasium
 import numpy as np
 
-from understudy.core.errors import ExtraError, SettingError, SpecError
+from understudy.core.errors import RenderError, SettingError, SpecError
 from understudy.core.spaces import actions_of, observation_parts
+from understudy.core.text import quoted
 from understudy.core.types import LARGEST_BOUND, ActionSpace, Continuous, Spec
 from understudy.envs.making import EXTRAS, Env, Maker, time_limit
 from understudy.envs.naming import NamedEnv, check_horizon
 from understudy.envs.output import redirected
-from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, no_report
+from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, no_report, reason
 
 
 class VectorStep(NamedTuple):
@@ -138,17 +139,23 @@ class GymnasiumEnvironment:
             )
         return env
 
-    def make_renderable(self) -> Env | None:
-        """A single environment with `render_mode="rgb_array"`, or None if it cannot render here."""
+    def renderable(self, report: Report = no_report) -> tuple[CheckedEnv, float]:
+        """A copy whose `render()` returns pictures, and its frames per second. Raises RenderError if there is none."""
         with redirected(self.quiet):
-            try:
-                env: Env = self.maker(render_mode="rgb_array") if self.maker.by_gymnasium else self.maker()
-            except (TypeError, ExtraError, ImportError, gymnasium.error.Error):
-                return None
-        if env.render_mode == "rgb_array":
-            return env
-        env.close()
-        return None
+            copy = CheckedEnv(self.name, self._make_renderable, NO_RUN, report)
+        return copy, copy.frames_per_second
+
+    def _make_renderable(self) -> Env:
+        try:
+            env: Env = self.maker(render_mode="rgb_array") if self.maker.by_gymnasium else self.maker()
+        except (TypeError, gymnasium.error.Error) as error:
+            raise RenderError(f"{self.name} cannot be made with render_mode='rgb_array': {reason(error)}") from error
+        if env.render_mode != "rgb_array":
+            env.close()
+            raise RenderError(
+                f"{self.name} has the render mode {quoted(env.render_mode)}: make it with render_mode='rgb_array'"
+            )
+        return env
 
     def __repr__(self) -> str:
         return f"GymnasiumEnvironment({self.name!r})"

@@ -17,14 +17,16 @@ from understudy.core.spaces import Path, actions_of, flat_observations, leaves
 from understudy.core.text import quoted
 
 T = TypeVar("T")
-OURS, MAKE, RESET, STEP, CLOSE = range(5)
-"""Who has the word: our own code, or the environment that is made, reset, stepped or closed."""
+OURS, MAKE, RESET, STEP, CLOSE, RENDER = range(6)
+"""Who has the word: our own code, or the environment that is made, reset, stepped, closed or drawn."""
 NO_RUN = -1
 NUMERIC = "fiub"
 """Kinds of NumPy arrays that hold real numbers."""
 FAILURES = (Exception, SystemExit)
 """What an environment may raise. `sys.exit` in a simulator must not end the program without a word."""
 SAME = "the parts of its observation space are needed"
+FRAMES_PER_SECOND = 50
+"""Of environments that do not name theirs."""
 LARGEST = float(np.finfo(np.float32).max)
 Report = Callable[[int, int, int, int], None]
 """Called before each call of an environment with the phase, the run's seed, the episode's seed and the step."""
@@ -46,7 +48,8 @@ def no_report(phase: int, run: int, seed: int, step: int) -> None:
 def where(phase: int, run: int, seed: int, step: int) -> str:
     """The words for a place in an episode."""
     at = f"step {step} of the episode with seed {seed}"
-    words = {MAKE: "its constructor", RESET: f"reset(seed={seed})", CLOSE: f"close() after {at}"}.get(phase, at)
+    calls = {CLOSE: f"close() after {at}", RENDER: f"render() after {at}"}
+    words = {MAKE: "its constructor", RESET: f"reset(seed={seed})", **calls}.get(phase, at)
     return words if run == NO_RUN else f"{words} (run of seed {run})"
 
 
@@ -92,6 +95,7 @@ class CheckedEnv:
         continuous = isinstance(actions, gymnasium.spaces.Box)
         self.action_kind = self._dtype if plain or continuous else np.dtype(np.int64)
         """The type of a policy's actions, as `step` takes them."""
+        self.frames_per_second = float(self._env.metadata.get("render_fps") or FRAMES_PER_SECOND)
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode; returns its first observation."""
@@ -114,6 +118,17 @@ class CheckedEnv:
             raise
         except self._failures as error:
             raise self._raised(error) from error
+
+    def render(self) -> np.ndarray:
+        """A picture of the current state. A renderer may hang or fail like a step."""
+        self._enter(RENDER, *self._place[1:])
+        try:
+            frame = self._env.render()
+        except self._failures as error:
+            raise self._raised(error) from error
+        if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
+            self._wrong(described(frame), "as a picture in", "bytes of shape (height, width, 3) are needed")
+        return np.array(frame)  # a copy: some environments draw into the same array every time
 
     def close(self) -> None:
         """Its episodes are complete: nothing is lost by a simulator that fails here."""

@@ -4,6 +4,8 @@
     scores       checks and normalization of scores
     intervals    statistics over runs and tasks with bootstrap intervals
     drawing      matplotlib plots
+    rendering    pictures of episodes, drawn in another process
+    video        MP4 and GIF files of episodes
 
-May import `collect` and the rooms below it. Public: `returns.evaluate`, `scores`, `intervals`.
+May import `collect` and the rooms below it. Public: `returns.evaluate`, `video.record_video`, `scores`, `intervals`.
 """

@@ -15,9 +15,10 @@ import numpy as np
 from understudy.collect.rollout_pool import rollout_pool
 from understudy.collect.rollouts import rollout
 from understudy.collect.worker import STEP_TIMEOUT
-from understudy.core.errors import SettingError, check_callable, check_seed, check_whole
+from understudy.core import display
+from understudy.core.errors import SettingError, check_seed, check_whole
 from understudy.core.notices import notice
-from understudy.core.progress import Progress
+from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.statistics import Interval, Sample, imitation_gap, interval
 from understudy.core.text import quoted
 from understudy.core.types import Continuous
@@ -69,7 +70,7 @@ def evaluate(
     seed: int = 0,
     expert: Sample | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressOption = True,
     step_timeout: float = STEP_TIMEOUT,
 ) -> Evaluation:
     """Roll out each policy deterministically for `episodes` episodes and return the undiscounted task returns.
@@ -85,14 +86,15 @@ def evaluate(
         expert: Returns of the expert, for the imitation gap.
         workers: Processes that step a Gymnasium environment (0: this process). The returns do not depend on it.
             Default: one per policy, at most one per core; 0 for an environment that cannot be sent to another process.
-        progress: Called with the policies done, all policies, and a dict of metrics.
+        progress: Show a progress bar on standard error, if it is a terminal or a notebook. False: silent. A function
+            is called after each policy instead, with the policies done, all policies, and a dict of metrics.
         step_timeout: Seconds that a step or reset in a worker may take (0: no limit). After that, or if a worker dies,
             a new one evaluates the policy with other initial states; the third one in a row that fails is an error.
     """
     if not isinstance(policies, Sequence) or not policies or not all(isinstance(one, Actor) for one in policies):
         raise SettingError(f"policies is {quoted(repr(policies))}: give a list of policies, such as result.policies")
     check_whole(1, episodes=episodes)
-    check_callable("policies done, all policies and a dict of metrics", progress=progress)
+    check_progress("policies done, all policies and a dict of metrics", progress)
     if not isinstance(expert, Sample | None):
         raise SettingError(f"expert is {expert!r}: give its returns, such as Sample.of(demonstrations.returns)")
     began, environment = time.perf_counter(), completed(make_unfinished(env), policies[0])
@@ -102,14 +104,16 @@ def evaluate(
     jobs = [(actor.policy, episodes, start) for actor, start in zip(policies, seeds, strict=True)]
     returns: list[np.ndarray] = []
     with ExitStack() as stack:
+        title = f"evaluating {len(jobs)} policies in {environment.name}"
+        report = stack.enter_context(display.reporting(title, progress))
         pool = rollout_pool(environment, len(jobs), workers, step_timeout)
         if pool is not None:
             stack.enter_context(pool)
         futures = [] if pool is None else [pool.returns(*job) for job in jobs]
         for number, job in enumerate(jobs):
             returns.append(rollout(environment, *job).returns if pool is None else futures[number].result())
-            if progress is not None:
-                progress(len(returns), len(jobs), {"return": float(np.mean(returns))})
+            if report is not None:
+                report(len(returns), len(jobs), {"return": float(np.mean(returns))})
     about, seconds = [actor.about for actor in policies], time.perf_counter() - began
     return Evaluation(environment.name, np.stack(returns), about, expert, seconds)
 

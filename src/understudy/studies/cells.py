@@ -3,7 +3,7 @@
     DIR/study.json               the format, and the study as it was last run
     DIR/cells/KEY.json           a cell's config, returns, status and provenance (`records`)
     DIR/cells/KEY.policy.npz     its final policy
-    DIR/claims/KEY.lock          locked by the process that trains a group
+    DIR/claims/KEY.lock          locked by the process that trains a group; it notes its rounds there
     DIR/quarantine/              damaged cell files, and their policies
 
 A cell's policy is written first, then the cell, both atomically and synced to the disk. Checksums detect later damage.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from understudy.core.errors import NoSpaceError, RunError
-from understudy.core.locks import Claim, claim, wait_for_lock
+from understudy.core.locks import Claim, claim, read_note, wait_for_lock
 from understudy.core.reader import FileReader
 from understudy.core.storage import atomic_file, move_file, remove_stale, write_json
 from understudy.core.text import quoted
@@ -181,6 +181,20 @@ class Store:
         """
         with self.explain_full_disk(f"the lock of group {group_key}"):
             return claim(self.directory / "claims" / f"{group_key}.lock")
+
+    def is_claimed(self, group_key: str) -> bool:
+        """Whether another process trains a group."""
+        if not (self.directory / "claims" / f"{group_key}.lock").exists():
+            return False
+        held = self.claim(group_key)
+        if held is not None:
+            held.release()
+        return held is None
+
+    def rounds(self, group_key: str) -> tuple[int, int] | None:
+        """The rounds done and all rounds that the process that trains a group has noted in its lock; None: unknown."""
+        done_and_total = read_note(self.directory / "claims" / f"{group_key}.lock")
+        return (done_and_total[0], done_and_total[1]) if len(done_and_total) == 2 else None
 
     def _read(self, key: str, locked: bool = False) -> dict[str, Any] | None:
         """A cell's record, or None. A damaged file moves to quarantine/. `locked`: the caller is in `_exclusive`."""

@@ -4,10 +4,10 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from understudy.core.progress import Progress
+from understudy.core.progress import Bar
 from understudy.core.startup import interrupt
 from understudy.studies.training import ProgressFactory
 
@@ -32,10 +32,10 @@ def catch_interrupts(progress: ProgressFactory) -> Iterator[tuple[Callable[[], b
         interrupt(signum, frame)
 
     @contextmanager
-    def interruptible(title: str) -> Iterator[Progress]:
+    def interruptible(title: str) -> Iterator[Bar]:
         with progress(title) as report:
 
-            def report_or_interrupt(done: int, total: int, metrics: dict[str, float]) -> None:
+            def report_or_interrupt(done: int, total: int, metrics: Mapping[str, float | str]) -> None:
                 if swallowed.is_set():
                     swallowed.clear()
                     signal.raise_signal(signal.SIGINT)

@@ -12,7 +12,7 @@ Each class checks its own fields. `checks` maps a field to its check; a study fi
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.algorithms import find
@@ -23,7 +23,8 @@ from understudy.core.types import MOST_STEPS
 from understudy.data import Demonstrations
 from understudy.envs.naming import NamedEnv, check_args, check_wrap
 from understudy.game import DEFAULT, Algorithm
-from understudy.studies.settings import overrides
+from understudy.studies.settings import overrides, selected, setting_texts
+from understudy.studies.sweeps import combinations
 from understudy.train.imitate import as_seeds
 from understudy.train.results import hyperparameters
 
@@ -216,8 +217,33 @@ class Entry(_Checked):
         self.algorithm()
         if self.label is None:
             preset = "" if self.preset == DEFAULT else f" ({self.preset})"
-            label = ", ".join([f"{self.name}{preset}", *_setting_texts(self.plain_settings())])
+            label = ", ".join([f"{self.name}{preset}", *setting_texts(self.plain_settings())])
             object.__setattr__(self, "label", label)
+
+    @classmethod
+    def sweep(
+        cls,
+        name: str,
+        preset: str = DEFAULT,
+        settings: Mapping[str, Any] | None = None,
+        label: str | None = None,
+        **others: Any,
+    ) -> "list[Entry]":
+        """An entry for each combination of the settings that are lists of values (`sweeps`).
+
+        A label gets the values of the swept settings: "BC lr=0.0001".
+        """
+        given = {} if settings is None else settings
+        if not isinstance(given, Mapping) or not isinstance(name, str) or not isinstance(preset, str):
+            return [cls(name, preset, given, label=label, **others)]  # raises
+        entries = []
+        for chosen, swept in combinations(find(name).preset(preset), given):
+            entry = cls(name, preset, chosen, label=label, **others)
+            if label is not None and swept:
+                values = " ".join(setting_texts(selected(entry.plain_settings(), swept)))
+                entry = replace(entry, label=f"{label} {values}")
+            entries.append(entry)
+        return entries
 
     def algorithm(self, **changes: Any) -> Algorithm:
         """The algorithm with the entry's settings; `changes` replace some fields."""
@@ -348,14 +374,3 @@ class Study(_Checked):
         from understudy.studies.groups import plan_groups
 
         return plan_groups(self, demonstrations)
-
-
-def _setting_texts(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """name=value for each setting; a player's settings have dotted names."""
-    texts = []
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and "class" not in value:
-            texts += _setting_texts(value, f"{prefix}{name}.")
-        else:
-            texts.append(f"{prefix}{name}={tuple(value) if isinstance(value, list) else value}")
-    return texts

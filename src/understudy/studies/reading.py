@@ -6,7 +6,7 @@ A study file may come from a stranger. It may name code (`module:Class`) only if
 
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -51,7 +51,8 @@ def read(path: str | os.PathLike[str]) -> Study:
             if key in content:
                 values[key] = _make(cls, content[key], f"[{key}]")
         values["tasks"] = _make_list(Task, tasks, "[[task]]")
-        values["algorithms"] = _make_list(Entry, entries, "[[algorithm]]")
+        swept = [_make(Entry, table, f"[[algorithm]] {number}", Entry.sweep) for number, table in enumerate(entries, 1)]
+        values["algorithms"] = [entry for sweep in swept for entry in sweep]
         return Study(**values, text=text)
 
 
@@ -115,7 +116,8 @@ def _check_imports(tasks: Iterable[Any], entries: Iterable[Any], file: Path) -> 
             check_import(entry["name"], file)
 
 
-def _make(cls: type[Any], table: Any, where: str) -> Any:
+def _make(cls: type[Any], table: Any, where: str, make: Callable[..., Any] | None = None) -> Any:
+    """`make(**table)`, by default `cls(**table)`, after checking the table's keys."""
     with _prefix_errors(where):
         if not isinstance(table, Mapping):
             raise SettingError(f"{table!r} is not a table: write {where} above its keys")
@@ -123,7 +125,7 @@ def _make(cls: type[Any], table: Any, where: str) -> Any:
         for one in fields(cls):
             if one.default is MISSING and one.default_factory is MISSING and one.name not in table:
                 raise SettingError(f"{one.name} is missing: add {one.name} = ...")
-        return cls(**table)
+        return (make or cls)(**table)
 
 
 def _make_list(cls: type[Any], tables: list[Any], key: str) -> list[Any]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,9 @@ import jax
 
 from understudy.core import display
 from understudy.core.errors import NoSpaceError, RunError, UnderstudyError
+from understudy.core.locks import Claim
 from understudy.core.processes import start_python
+from understudy.core.progress import Bar
 from understudy.core.reader import FileReader
 from understudy.core.storage import atomic_file, no_follow
 from understudy.core.text import quoted
@@ -152,7 +154,8 @@ def run_groups(plan: Plan, store: Store, progress: ProgressFactory) -> RunSummar
                 with claim:
                     error = last_failure(store, group, began)  # in another process, since this one began
                     if error is None:
-                        error = _train_group(plan, store, group, interruptible, summary)
+                        noting = _noted(claim, group.name, lambda: plan.progress(store), interruptible)
+                        error = _train_group(plan, store, group, noting, summary)
                     if error is not None:
                         summary.failed[group.name] = error
                 if interrupted():
@@ -160,6 +163,23 @@ def run_groups(plan: Plan, store: Store, progress: ProgressFactory) -> RunSummar
             if not busy:
                 return summary
             time.sleep(WAIT)
+
+
+def _noted(claim: Claim, group: str, cells: Callable[[], str], progress: ProgressFactory) -> ProgressFactory:
+    """A progress bar that also shows the cells done, and notes a group's rounds in its lock (`Store.rounds`)."""
+
+    @contextmanager
+    def bar(title: str) -> Iterator[Bar]:
+        with progress(f"{title} ({cells()})") as report:
+
+            def noting(done: int, total: int, metrics: Mapping[str, float | str]) -> None:
+                if title == group:  # the others count evaluations
+                    claim.note(done, total)
+                report(done, total, metrics)
+
+            yield noting
+
+    return bar
 
 
 def _train_group(plan: Plan, store: Store, group: Group, progress: ProgressFactory, summary: RunSummary) -> str | None:
@@ -255,13 +275,20 @@ def _report_until_done(
     plan: Plan, store: Store, workers: Sequence[subprocess.Popen[bytes]], progress: ProgressFactory
 ) -> None:
     total, logged = len(plan.cells), ""
-    with progress(f"{plan.study.name}: {len(workers)} processes") as report:
+    with progress(f"{plan.study.name}: cells in {len(workers)} processes") as report:
         while any(worker.poll() is None for worker in workers):
-            report(total - len(plan.missing(store)), total, {})
+            report(total - len(plan.missing(store)), total, _running(plan, store))
             if (text := plan.progress(store)) != logged:
                 display.note(f"{plan.study.name}: {text}")
                 logged = text
             time.sleep(WAIT)
+
+
+def _running(plan: Plan, store: Store) -> dict[str, str]:
+    """Name of each group that is being trained → its rounds."""
+    groups = [group for group in plan.groups if plan.missing(store, group) and store.is_claimed(group.key)]
+    noted = {group.name: store.rounds(group.key) for group in groups}
+    return {name: f"{rounds[0]}/{rounds[1]} rounds" for name, rounds in noted.items() if rounds is not None}
 
 
 def _remove_work(store: Store) -> None:

@@ -14,7 +14,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from understudy.algorithms import find
@@ -90,3 +90,25 @@ def _convert_scalar(kind: Any, value: Any, name: str) -> Any:
 
 def _wrong(name: str, value: Any, needed: str) -> SettingError:
     return SettingError(f"{name} is {value!r}: {needed} is needed")
+
+
+def selected(settings: Mapping[str, Any], paths: Collection[tuple[str, ...]]) -> dict[str, Any]:
+    """The settings at some paths, such as ("sac", "lr")."""
+    chosen: dict[str, Any] = {}
+    for path in paths:
+        value, place = settings, chosen
+        for name in path[:-1]:
+            value, place = value[name], place.setdefault(name, {})
+        place[path[-1]] = value[path[-1]]
+    return chosen
+
+
+def setting_texts(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """name=value for each setting; a player's settings have dotted names."""
+    texts = []
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and "class" not in value:
+            texts += setting_texts(value, f"{prefix}{name}.")
+        else:
+            texts.append(f"{prefix}{name}={tuple(value) if isinstance(value, list) else value}")
+    return texts

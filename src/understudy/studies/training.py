@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from understudy.core.errors import RunError
-from understudy.core.progress import Progress
+from understudy.core.progress import Bar
 from understudy.core.text import quoted
 from understudy.core.types import State
 from understudy.data import Demonstrations
@@ -51,8 +51,8 @@ from understudy.train.checkpoints import has_checkpoint
 from understudy.train.imitate import HOLDOUT, imitate
 from understudy.train.results import Result, provenance
 
-ProgressFactory = Callable[[str], AbstractContextManager[Progress]]
-"""Takes a title; the context manager gives the function that reports progress."""
+ProgressFactory = Callable[[str], AbstractContextManager[Bar]]
+"""Takes a title; the context manager gives the function that reports progress. Training has the group's name."""
 
 
 def train_cells(

@@ -121,7 +121,7 @@ def _train_expert(
     candidates = _candidates(learned, episodes, workers, step_timeout)
     seed = max(candidates, key=lambda seed: candidates[seed].mean)
     selected = learned.policies[learned.seeds.index(seed)]
-    scored = evaluate([selected], env, episodes, SCORING_SEED, workers=workers, step_timeout=step_timeout)
+    scored = evaluate([selected], env, episodes, SCORING_SEED, None, workers, False, step_timeout)
     score = Sample.of(scored.returns[0])
     trained = TrainedExpert(selected, _card(learned, candidates, seed, score), score, candidates)
     hint = f"or rerun the same command, which resumes from '{checkpoint}'" if has_checkpoint(checkpoint) else ""
@@ -136,9 +136,7 @@ def _candidates(learned: Learned, episodes: int, workers: int | None, step_timeo
     if not finite:
         raise DivergedError(f"every seed {learned.statuses[0]}")
     policies = [learned.policies[i] for i in finite]
-    evaluated = evaluate(
-        policies, learned.env, episodes, SELECTION_SEED, workers=workers, step_timeout=step_timeout
-    ).returns
+    evaluated = evaluate(policies, learned.env, episodes, SELECTION_SEED, None, workers, False, step_timeout).returns
     return {learned.seeds[i]: Sample.of(returns) for i, returns in zip(finite, evaluated, strict=True)}
 
 

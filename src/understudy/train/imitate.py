@@ -13,6 +13,7 @@ import numpy as np
 
 from understudy.collect.choose import collector_for
 from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core import display
 from understudy.core.errors import (
     DemonstrationError,
     NeedsError,
@@ -24,7 +25,7 @@ from understudy.core.errors import (
 )
 from understudy.core.memory import check_memory
 from understudy.core.parts import columns
-from understudy.core.progress import Progress
+from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.text import quoted
 from understudy.core.types import Dataset, Discrete, Spec
 from understudy.data import Demonstrations, load
@@ -58,7 +59,7 @@ def imitate(
     seeds: int | Sequence[int] = 1,
     episodes: int | Sequence[int] | None = None,
     holdout: float = HOLDOUT,
-    progress: Progress | None = None,
+    progress: ProgressOption = True,
     checkpoint: str | os.PathLike[str] | None = None,
     visit: loop.Visit | None = None,
     policy_obs: Sequence[int | str] | None = None,
@@ -72,8 +73,8 @@ def imitate(
 
     Args:
         algorithm: A value such as `us.bc()`.
-        demonstrations: `Demonstrations`, the name of a bundled task, or what `understudy.load` takes. None: the bundled
-            ones of `env`; or, if `expert` is not the one that recorded them, 25 episodes of it (or as many as `episodes`).
+        demonstrations: `Demonstrations`, or what `understudy.load` takes. None: the bundled ones of `env`; or, if
+            `expert` is not the one that recorded them, 25 episodes of it (or as many as `episodes`).
         env: The environment: all that `understudy.make` takes. Algorithms that do not need it take action bounds and
             horizon from it, and check the demonstrations against it. If it has no bounds, or no time limit, those of
             the demonstrations are used, and a warning says so.
@@ -82,7 +83,8 @@ def imitate(
         seeds: The number of seeds, counted from 0, or a list of seeds. All train in one compiled program.
         episodes: How many demonstrated episodes to use, from the first on. A list trains every seed on each number.
         holdout: The fraction of steps that is held out to select among the policies.
-        progress: Called after each round with the rounds done, all rounds, and the mean of each metric.
+        progress: Show a progress bar on standard error, if it is a terminal or a notebook. False: silent. A function
+            is called after each round instead, with the rounds done, all rounds, and the mean of each metric.
         checkpoint: A file that stores the state of training at intervals. The same call resumes from it: to the same
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.
@@ -101,7 +103,7 @@ def imitate(
         A `Result` with a policy for each seed and number of episodes. Ctrl-C ends training at the end of a round; the
         result then has the policies trained so far, and `result.interrupted` is set.
     """
-    check_callable("rounds done, all rounds and a dict of metrics", progress=progress)
+    check_progress("rounds done, all rounds and a dict of metrics", progress)
     check_callable("the rounds done and a function that gives the states", visit=visit)
     if workers is not None:
         check_whole(0, workers=workers)
@@ -159,7 +161,10 @@ def imitate(
     }
     with ExitStack() as stack:
         log = None if logs is None else stack.enter_context(logs.opened(pairs, request | provenance()))
-        trained = loop.train(algorithm, spec, training, keys, collector, progress, place, visit, held, log)
+        with display.reporting(
+            f"{algorithm.card.title} on {demonstrations.env or 'demonstrations'}", progress
+        ) as report:
+            trained = loop.train(algorithm, spec, training, keys, collector, report, place, visit, held, log)
         criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
         runs, actors = _final_policies(algorithm, spec, trained, pairs, criteria, demonstrations.env)
         if log is not None:

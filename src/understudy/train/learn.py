@@ -25,8 +25,9 @@ from jaxtyping import Array, Float, Key
 
 from understudy.collect.choose import collector_for
 from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core import display
 from understudy.core.errors import SettingError, SpecError, check_kind, check_not_negative, check_whole
-from understudy.core.progress import Progress
+from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, Transition
 from understudy.envs import Environment, GymnasiumEnvironment, make, named_env, public_name
 from understudy.evaluation.returns import Evaluation, evaluate
@@ -155,7 +156,7 @@ class Learned:
         episodes: int = 10,
         seed: int = 0,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: ProgressOption = True,
         step_timeout: float = STEP_TIMEOUT,
     ) -> Evaluation:
         """Evaluate all policies deterministically; `env` defaults to the training environment."""
@@ -179,7 +180,7 @@ def learn(
     round_steps: int | None = None,
     truncation_is_terminal: bool = False,
     staleness: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressOption = True,
     checkpoint: str | os.PathLike[str] | None = None,
     visit: loop.Visit | None = None,
     workers: int | None = None,
@@ -215,6 +216,7 @@ def learn(
         truncation_is_terminal,
         staleness,
     )
+    check_progress("rounds done, all rounds and a dict of metrics", progress)
     check_size(algorithm, env.spec, _no_demonstrations(env.spec, 1), number_of(seeds))
     seed_list, saved = as_seeds(seeds), None
     if checkpoint is not None:
@@ -227,7 +229,8 @@ def learn(
     check_not_negative(step_timeout=step_timeout)
     collector = collector_for(algorithm, env, None, seed_list, workers, step_timeout)
     empty = _no_demonstrations(env.spec, len(seed_list))
-    trained = loop.train(algorithm, env.spec, empty, keys, collector, progress, saved, visit)
+    with display.reporting(f"{type(player).__name__} in {env.name}", progress) as report:
+        trained = loop.train(algorithm, env.spec, empty, keys, collector, report, saved, visit)
     return _learned(algorithm, env, seed_list, trained)
 
 

@@ -29,8 +29,8 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.digests import DIGESTS, check_digests, write_digests
 from understudy.core.errors import NeedsError, RunError
 from understudy.core.imports import check_import
-from understudy.core.paths import checked_path
-from understudy.core.progress import Progress
+from understudy.core.paths import check_new_directory, checked_path
+from understudy.core.progress import ProgressOption
 from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, atomic_file, write_json
@@ -39,6 +39,7 @@ from understudy.core.version import __version__
 from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 from understudy.envs import NamedEnv
 from understudy.evaluation.returns import Evaluation, evaluate
+from understudy.evaluation.video import record_video
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
 
@@ -114,7 +115,7 @@ class Result:
         seed: int = 0,
         expert: Sample | None = None,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: ProgressOption = True,
         step_timeout: float = STEP_TIMEOUT,
     ) -> Evaluation:
         """Evaluate all policies: their returns, and the gap to the expert.
@@ -122,13 +123,29 @@ class Result:
         `env` defaults to the environment of the demonstrations, `expert` to the return that they record. The other
         arguments are those of `understudy.evaluate`.
         """
+        task, expert = self._environment(env), expert or self.expert
+        return evaluate(self.policies, task, episodes, seed, expert, workers, progress, step_timeout)
+
+    def video(
+        self,
+        path: str | os.PathLike[str],
+        env: Any = None,
+        episodes: int = 1,
+        seed: int = 0,
+        step_timeout: float = STEP_TIMEOUT,
+        progress: bool = True,
+    ) -> None:
+        """Write a video of the selected policy, .mp4 or .gif. The arguments are those of `understudy.record_video`."""
+        record_video(self.policy, self._environment(env), path, episodes, seed, step_timeout, progress)
+
+    def _environment(self, env: Any) -> Any:
+        """The environment that is passed, that of training, or that of the demonstrations."""
         env = self.env if env is None else env
         if env is None:
             env = self.named_env
         if env is None:
             raise NeedsError("the environment of these demonstrations has no registered name: pass env=")
-        expert = expert or self.expert
-        return evaluate(self.policies, env, episodes, seed, expert, workers, progress, step_timeout)
+        return env
 
     @property
     def named_env(self) -> NamedEnv | None:
@@ -149,8 +166,8 @@ class Result:
         A directory that is no run, or that holds files of your own besides, is never touched.
         """
         directory = checked_path(directory)
-        if replace and directory.is_dir() and any(directory.iterdir()):
-            run_config(directory)  # raises unless understudy wrote it
+        if replace:
+            check_replaceable(directory)
         with atomic_directory(directory, OWN_FILES if replace else ()) as partial:
             (partial / "policies").mkdir()
             for run, actor in zip(self.runs, self.policies, strict=True):
@@ -178,6 +195,14 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({self.config['algorithm']['name']}, {len(self.runs)} runs, selected {self.runs[self.selected]})"
+
+
+def check_replaceable(directory: str | os.PathLike[str]) -> None:
+    """Raise if a run cannot be written to a directory: it holds files, and they are not those of a run."""
+    directory = checked_path(directory)
+    if directory.is_dir() and any(directory.iterdir()):
+        run_config(directory)  # raises unless understudy wrote it
+    check_new_directory(directory, OWN_FILES)
 
 
 def load_run(directory: str | os.PathLike[str]) -> Result:

@@ -30,10 +30,10 @@ from understudy.core.reader import FileReader
 from understudy.core.storage import atomic_file, remove_stale, write_json
 from understudy.core.text import printable, quoted
 from understudy.train.checkpoints import CHECKPOINT, COMMAND, Checkpoint, has_checkpoint
-from understudy.train.logs import discard, move_logs
+from understudy.train.logs import check_logs, discard, move_logs
 from understudy.train.results import load_run
 
-OPTION, IMPORT = "--resume", "--import"
+OPTION, IMPORT, REPLACE = "--resume", "--import", "--replace"
 LONGEST_WORD, MOST_WORDS = 4096, 1000
 SPLIT = (f"{OPTION}=", f"{IMPORT}=")
 Parsed = TypeVar("Parsed")
@@ -109,13 +109,26 @@ def stored_command(out: str, words: Sequence[str]) -> Iterator[None]:
 
 def clean_up(out: str) -> None:
     """Remove the checkpoint and the command of a run that is saved, and move its logs into the run's directory."""
+    Path(f"{out}{COMMAND}").unlink(missing_ok=True)  # first: a command with --replace would train again
     checkpoint = f"{out}{CHECKPOINT}"
     held = claim(Path(f"{checkpoint}{LOCK}"), remove=True)  # a killed process left its lock
     Checkpoint.discard(checkpoint)
     if held is not None:
         held.release()
     move_logs(out)
-    Path(f"{out}{COMMAND}").unlink(missing_ok=True)
+
+
+def start_again(out: str) -> None:
+    """Remove what an interrupted or killed run has left next to its directory, for a run that replaces it."""
+    file = Path(f"{out}{COMMAND}")
+    if file.exists():
+        _read_command(file)  # another file of this name is not removed
+    elif has_checkpoint(f"{out}{CHECKPOINT}"):
+        raise RunError(f"'{out}{CHECKPOINT}' has no '{file}' with it: move it away, or choose another --out")
+    check_logs(out)
+    Checkpoint.discard(f"{out}{CHECKPOINT}")
+    discard(out)
+    file.unlink(missing_ok=True)
 
 
 def requested(words: Sequence[str]) -> bool:
@@ -126,12 +139,13 @@ def requested(words: Sequence[str]) -> bool:
 def command_to_resume(words: Sequence[str]) -> ResumedCommand | None:
     """The command of the run in `--resume DIR --import MODULE`; None if the run is finished."""
     run, modules = _run_directory(words)
-    if interrupted(run) is False:
+    file = Path(f"{run}{COMMAND}")
+    replaces = file.exists() and REPLACE in _read_command(file)[0]  # the run in its place is the old one
+    if interrupted(run) is False and not replaces:
         with claimed_output(str(run)):
             clean_up(str(run))  # it was killed after it was saved and before these files were removed
         print(f"{run} holds a finished run: there is nothing to resume.")
         return None
-    file = Path(f"{run}{COMMAND}")
     if not file.exists():
         if has_checkpoint(f"{run}{CHECKPOINT}"):
             raise RunError(f"'{file}' is missing: rerun the command that trained '{run}', which resumes")

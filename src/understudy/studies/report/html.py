@@ -33,6 +33,8 @@ from understudy.studies.report.table import CAPTION, results_table
 
 GENERATOR = '<meta name="generator" content="understudy study report">'
 """Marks a page as a report, which a later report may replace."""
+Clips = Mapping[str, bytes | str]
+"""Task → a picture of a rollout, or the reason why there is none."""
 IMAGE_TYPES = {b"\x89PNG\r\n\x1a\n": "png", b"GIF87a": "gif", b"GIF89a": "gif"}
 
 
@@ -40,7 +42,7 @@ def render(
     records: Sequence[Record],
     title: str,
     command: str,
-    clips: Mapping[str, bytes] | None = None,
+    clips: Clips | None = None,
     quarantined: Sequence[tuple[str, str]] = (),
     find_published: FindPublished = nothing_published,
 ) -> str:
@@ -50,14 +52,14 @@ def render(
         records: Records of the study's cells. Those with status "missing" or "quarantined" may lack results.
         title: Heading of the page.
         command: The command that made the report.
-        clips: Task → PNG, GIF or WebP image of a rollout.
+        clips: Task → PNG, GIF or WebP image of a rollout, or the reason why there is none.
         quarantined: Damaged cell files, as (file, reason).
         find_published: Published results to show next to the study's.
     """
     tasks = group_by_task(records, find_published)
     colours = {label: index for index, label in enumerate(labels(tasks))}
     charts: list[Chart] = []
-    sections = [_task_section(task, colours, charts, dict(clips or {})) for task in tasks]
+    sections = [_task_section(task, colours, charts, clips or {}) for task in tasks]
     summaries = [summarize(task) for task in tasks] or ["No policy has been evaluated yet."]
     items = "".join(f"<li>{escape(text)}</li>" for text in summaries)
     style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -83,7 +85,7 @@ def render(
     )
 
 
-def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Chart], clips: dict[str, bytes]) -> str:
+def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Chart], clips: Clips) -> str:
     figures = []
     for chart in [*_curve_charts(task, colours), *_trajectory_charts(task, colours)]:
         figures.append(chart.html(len(charts)))
@@ -200,10 +202,12 @@ def _card_row(name: str) -> list[str]:
     return [f"{card.title} ({name})", card.moments, card.solver, needs, card.bound, card.collects, card.reference]
 
 
-def _clip(task: TaskResults, clips: Mapping[str, bytes]) -> str:
+def _clip(task: TaskResults, clips: Clips) -> str:
     image = clips.get(task.name, clips.get(task.env))
     if image is None:
         return ""
+    if isinstance(image, str):
+        return f"<p class=note>No clip: {escape(image)}</p>"
     kind = next((kind for start, kind in IMAGE_TYPES.items() if image.startswith(start)), None)
     if image[:4] == b"RIFF" and image[8:12] == b"WEBP":
         kind = "webp"
