@@ -28,21 +28,22 @@ def arrow_blocks(folder: Folder, name: str, wants: Sequence[Want]) -> Iterator[d
     """The record batches of an IPC file or stream: its columns by name."""
     file = folder.file(name)
     pa = load_pyarrow()
+    folder.weigh(name)
     with file._opened() as raw, file.guarded():
         size = os.fstat(raw.fileno()).st_size
-        start = _check_messages(file, raw, size)
+        start, largest = _check_messages(file, raw, size)
+        folder.check_fits(name, largest)
         raw.seek(start)
         with pa.ipc.open_stream(_Stream(raw), options=_options(pa, [])) as stream:
-            indices = _indices(stream.schema, wants)
+            schema = stream.schema
         raw.seek(start)
-        wants = [want for want in wants if want.path[0] in indices]
-        options = _options(pa, sorted(indices.values()))
+        wants = [want for want in wants if not want.optional or _is_there(schema, want)]
+        indices = _indices(schema, wants)
+        options = _options(pa, indices)
         with pa.ipc.open_stream(_Stream(raw), options=options) as stream:
             for batch in stream:
                 yield {
-                    want.name: converted(
-                        batch.column(want.path[0]), want, lambda declared: folder.reserve(file, size, declared)
-                    )
+                    want.name: converted(batch.column(want.path[0]), want, lambda more: folder.reserve(name, more))
                     for want in wants
                 }
 
@@ -51,16 +52,25 @@ def _options(pa: Any, fields: list[int]) -> Any:
     return pa.ipc.IpcReadOptions(use_threads=False, ensure_native_endian=False, included_fields=fields)
 
 
-def _indices(schema: Any, wants: Sequence[Want]) -> dict[str, int]:
-    """Where the wanted columns are."""
-    found: dict[str, int] = {}
+def _is_there(schema: Any, want: Want) -> bool:
+    """Whether a column has the wanted field."""
+    for name in want.path:
+        found = schema.get_all_field_indices(name) if hasattr(schema, "get_all_field_indices") else []
+        if not found:
+            return False
+        schema = schema.field(found[0]).type
+    return True
+
+
+def _indices(schema: Any, wants: Sequence[Want]) -> list[int]:
+    """Where the wanted columns are, in order."""
+    found = set()
     for want in wants:
         at = schema.get_all_field_indices(want.path[0])
-        if len(at) > 1 or (not at and not want.optional):
+        if len(at) != 1:
             raise ValueError(f"it has {len(at)} columns '{want.path[0]}', not one, of {', '.join(schema.names)}")
-        if at:
-            found[want.path[0]] = at[0]
-    return found
+        found.add(at[0])
+    return sorted(found)
 
 
 class _Stream:
@@ -76,11 +86,12 @@ class _Stream:
         self.closed = True
 
 
-def _check_messages(file: FileReader, raw: Any, size: int) -> int:
-    """Walk the messages of a file. Returns where its stream begins. Raises if a message is not allowed."""
+def _check_messages(file: FileReader, raw: Any, size: int) -> tuple[int, int]:
+    """Walk the messages of a file. Returns where they begin and the bytes of the largest. Raises if one is not allowed."""
     marked = raw.read(len(FILE_START)) == FILE_START
     at = len(FILE_START) if marked else 0
-    kinds = []
+    kinds: list[int] = []
+    largest = 0
     while True:
         raw.seek(at)
         prefix = raw.read(8)
@@ -98,6 +109,7 @@ def _check_messages(file: FileReader, raw: Any, size: int) -> int:
         if not 0 <= body <= size or at > size:
             raise file.damaged(f"message {len(kinds)} declares {body} bytes, and the file has {size}")
         kinds.append(kind)
+        largest = max(largest, body)
     if not kinds:
         raise file.damaged("an empty Arrow stream")
     if marked:
@@ -106,7 +118,7 @@ def _check_messages(file: FileReader, raw: Any, size: int) -> int:
             raise file.damaged("it is cut off")
     elif at + len(END) != size:
         raise file.damaged("it has other bytes at its end")
-    return len(FILE_START) if marked else 0
+    return (len(FILE_START) if marked else 0), largest
 
 
 def _message(data: bytes) -> tuple[int, int]:

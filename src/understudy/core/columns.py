@@ -13,8 +13,6 @@ from understudy.core.errors import missing_extra
 from understudy.core.text import quoted
 
 DEEPEST = 3
-LEAST_BYTES = 4
-"""A number takes at least this many bytes after the caller has converted it to float32."""
 TEXT_BYTES, LONGEST_VALUE = 64, 10_000
 """Bytes of a text in memory besides its characters, and the most characters of one."""
 
@@ -70,7 +68,7 @@ class Column(NamedTuple):
 
 
 def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
-    """The contents of a top-level Arrow array of one chunk. `reserve` gets the bytes that it will take.
+    """The contents of a top-level Arrow array of one chunk. `reserve` gets the bytes that its texts will take.
 
     Raises ValueError if it is not allowed. Offsets come from the file, so they are checked before they are used.
     """
@@ -91,7 +89,8 @@ def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
             counts.append(np.diff(array.offsets.to_numpy()).astype(np.int64))
         array = array.flatten()
     _check_present(array, want)
-    return Column(want.name, (_texts if want.text else _numbers)(array, want, reserve), tuple(counts))
+    values = _texts(array, want, reserve) if want.text else _numbers(array, want)
+    return Column(want.name, values, tuple(counts))
 
 
 def _field(array: Any, name: str, want: Want) -> Any:
@@ -104,11 +103,10 @@ def _field(array: Any, name: str, want: Want) -> Any:
     return array.flatten()[found[0]]
 
 
-def _numbers(array: Any, want: Want, reserve: Callable[[int], None]) -> np.ndarray:
+def _numbers(array: Any, want: Want) -> np.ndarray:
     types = load_pyarrow().types
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type)):
         raise ValueError(f"'{want.name}' has type {quoted(array.type, 60)}, and numbers are needed")
-    reserve(len(array) * max(LEAST_BYTES, array.type.bit_width // 8))
     return array.to_numpy(zero_copy_only=False)
 
 

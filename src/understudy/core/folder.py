@@ -6,6 +6,7 @@ before their contents are read.
 """
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,16 @@ class Folder:
         self.path, self.what, self.remedy, self.kind = path, what, remedy, error
         self._reader = FileReader(path, what, remedy, error)
         self.name = self._reader.name
-        self._sizes: dict[Path, int] = {}
+        self._sizes: dict[str, int] = {}
         self._declared = 0
 
     def damaged(self, reason: object) -> UnderstudyError:
         """The error for a directory that is not what it should be."""
         return self._reader.damaged(reason)
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """Turn every way in which damaged contents can fail into the error of the directory."""
+        return self._reader.guarded()
 
     def inside(self, name: str) -> Path:
         """The path of a file in the directory. `name` has slashes between its parts. It need not exist."""
@@ -64,8 +69,16 @@ class Folder:
             raise self.damaged(f"'{quoted(name)}' has {len(found)} files, and at most {MOST_FILES} are read")
         return found
 
-    def reserve(self, file: FileReader, size: int, declared: int) -> None:
-        """Count the bytes that a file of `size` bytes will take in memory. Raises if they are too many."""
-        self._sizes[file.path] = size
+    def weigh(self, name: str) -> None:
+        """Count the size of a file for the limit, before it is read."""
+        with self.file(name)._opened() as raw:
+            self._sizes[name] = os.fstat(raw.fileno()).st_size
+
+    def reserve(self, name: str, declared: int) -> None:
+        """Count bytes that will stay in memory, because of a file. Raises if they are too many."""
         self._declared += declared
-        file._check_total(self._declared, read_limit(sum(self._sizes.values())))
+        self.check_fits(name, 0)
+
+    def check_fits(self, name: str, declared: int) -> None:
+        """Raise if a file takes too many bytes in memory for a moment, besides those that stay."""
+        self.file(name)._check_total(self._declared + declared, read_limit(sum(self._sizes.values())))

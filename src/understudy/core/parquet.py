@@ -25,12 +25,9 @@ def parquet_blocks(folder: Folder, name: str, wants: Sequence[Want]) -> Iterator
     """The row groups of a Parquet file: its columns by name."""
     file = folder.file(name)
     pa = load_pyarrow()
+    folder.weigh(name)
     with file._opened() as raw, file.guarded():
         size = os.fstat(raw.fileno()).st_size
-
-        def reserve(declared: int) -> None:
-            folder.reserve(file, size, declared)
-
         groups = read_index(raw, size)
         leaves = {want: _leaf(groups[0], want) for want in wants} if groups else {}
         found = {want: leaf for want, leaf in leaves.items() if leaf is not None}
@@ -43,12 +40,12 @@ def parquet_blocks(folder: Folder, name: str, wants: Sequence[Want]) -> Iterator
         )
         for number, group in enumerate(groups):
             chunks = [group[leaf] for leaf in found.values()]
-            reserve(sum(map(_declared, chunks)))
+            folder.check_fits(name, sum(map(_declared, chunks)))
             for chunk in chunks:
                 check_pages(raw, chunk)
             names = [".".join(chunk.path) for chunk in chunks]
             table = opened.read_row_group(number, columns=names, use_threads=False)
-            yield {want.name: _column(table, want, reserve) for want in found}
+            yield {want.name: _column(table, want, lambda more: folder.reserve(name, more)) for want in found}
 
 
 def _leaf(columns: Sequence[Chunk], want: Want) -> int | None:
@@ -79,7 +76,7 @@ def _column(table: Any, want: Want, reserve: Callable[[int], None]) -> Column:
         column = load_pyarrow().chunked_array([column.combine_chunks()])
     if column.num_chunks != 1:
         raise ValueError(f"'{want.name}' cannot be read in one piece")
-    return converted(column.chunk(0), want, reserve if want.text else lambda _: None)  # numbers are counted already
+    return converted(column.chunk(0), want, reserve)
 
 
 class _Bounded:
