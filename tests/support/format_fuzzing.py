@@ -11,7 +11,8 @@ refused in one line that names it, or read as valid demonstrations, whether its 
 """
 
 import collections
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,20 @@ def fuzz_format(target: Target, folder: Path, seeds: Iterable[int]) -> collectio
             raise AssertionError(f"seed {seed}") from error
         outcomes["valid" if was_read else "refused"] += 1
     return outcomes
+
+
+def assert_same_facts(
+    one: us.Demonstrations, other: us.Demonstrations, lost: Sequence[str] = (), lost_details: Sequence[str] = ()
+) -> None:
+    """Compare all facts but the lost ones, bit for bit."""
+    for field in dataclasses.fields(us.Demonstrations):
+        if field.name not in (*lost, "details"):
+            a, b = np.asarray(getattr(one, field.name)), np.asarray(getattr(other, field.name))
+            assert (a.dtype, a.tolist()) == (b.dtype, b.tolist()), field.name
+    for field in dataclasses.fields(Details):
+        if field.name not in lost_details:
+            a, b = getattr(one.details, field.name), getattr(other.details, field.name)
+            np.testing.assert_array_equal(a, b, field.name)
 
 
 def demonstrations(discrete: bool) -> us.Demonstrations:

@@ -56,7 +56,11 @@ class RunOptions:
     """Data, seeds and output."""
 
     demos: Annotated[Name, default("those bundled for --env")] = None
-    """Demonstrations: the name of a bundled task, or an npz file."""
+    """Demonstrations: the name of a bundled task, a file or directory in any known format, or format:PATH."""
+    keys: Annotated[tuple[str, ...], default("all")] = ()
+    """Observation keys of the demonstrations to use, in this order."""
+    filter: Annotated[Name, default("none")] = None
+    """Named subset of the demonstrations, such as robomimic's train."""
     env: Annotated[Name, default("none")] = None
     """Environment. Algorithms that do not interact with it take the action bounds and the horizon from it."""
     episodes: Annotated[tuple[int, ...], default("all")] = ()
@@ -199,6 +203,8 @@ def _train(
             "no demonstrations: pass --demos with a file, or --env with a task that has bundled demonstrations: "
             f"{', '.join(bundled())}"
         )
+    if options.demos is None and (options.keys or options.filter is not None):
+        raise SettingError("--keys and --filter choose from the demonstrations of --demos: pass it too")
     out = str(Path(options.out or f"runs/{algorithm.card.name}"))
     with resuming.claimed_output(out):
         resumes = has_checkpoint(f"{out}{CHECKPOINT}")
@@ -236,7 +242,11 @@ def _trained(
         note = f"; {options.env} starts new episodes" if in_gymnasium else ""
         print(f"Resuming from {checkpoint}{note}", file=sys.stderr)
     source = str(options.demos or options.env)
-    demonstrations = demonstrations_of(source) if options.demos is None else load(source)
+    if options.demos is None:
+        demonstrations = demonstrations_of(source)
+    else:
+        with display.working(f"loading {source}"):
+            demonstrations = load(source, keys=options.keys, filter=options.filter)
     # Bundled demonstrations were checked against their task, so its simulator need not be installed to learn from them.
     needs_env = "environment" in algorithm.card.needs or source != options.env or source not in bundled()
     expert = _budgeted(expert_options, options.env)

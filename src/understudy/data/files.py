@@ -54,7 +54,7 @@ def save(demonstrations: Demonstrations, target: str | os.PathLike[str], replace
     format_, path = target_format(name)
     if format_.write is None:
         known = ", ".join(f"{one.name}:PATH" for one in FORMATS.values() if one.write is not None)
-        raise SettingError(f"{format_.title} data sets are only read: write one of {known}")
+        raise SettingError(f"{format_.title} data sets cannot be written: choose one of {known}")
     format_.write(demonstrations, path, replace)
 
 
@@ -79,10 +79,9 @@ def find_format(source: str | os.PathLike[str]) -> tuple[Format, Path]:
         names = " or ".join(f"{one.name}:{quoted(name, LONGEST_PATH)}" for one in found)
         raise DemonstrationError(f"'{quoted(name, LONGEST_PATH)}' may have several formats: pass {names}")
     if not found and path.is_dir():
-        known_formats = ", ".join(f"{one.name}:" for one in FORMATS.values())
         raise DemonstrationError(
-            f"'{quoted(name, LONGEST_PATH)}' is a directory of no known format: see docs/demonstrations.md, or put the "
-            f"format in front ({known_formats})"
+            f"'{quoted(name, LONGEST_PATH)}' is a directory of no known format: docs/demonstrations.md lists them; "
+            "'format:PATH' says what is missing"
         )
     return (found[0] if found else _by_ending(path) or FORMATS["npz"]), path
 

@@ -76,7 +76,7 @@ def _from_numbers(check: Checker, numbers: np.ndarray, steps: int) -> np.ndarray
     first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
     names, counts = np.unique(numbers[first], return_counts=True)
     if (counts > 1).any():
-        raise check.error(f"the steps of episode {quoted(names[counts > 1][0])} are not consecutive: sort the rows")
+        raise check.error(f"the steps of episode {names[counts > 1][0]:g} are not consecutive: sort the rows")
     return np.diff(np.append(first, steps))
 
 
