@@ -23,13 +23,18 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.fuzzing import TARGETS, attack
+from support.format_fuzzing import FORMAT_TARGETS
+from support.fuzzing import TARGETS as OWN_TARGETS
+from support.fuzzing import attack
 from support.study_fuzzing import attack_study, make_studies
 from understudy.core import display
 from understudy.train.results import provenance, write_csv
 
+TARGETS = OWN_TARGETS | FORMAT_TARGETS
 COUNTS = {
     "demonstrations": 24_000,
+    "csv": 6000,
+    "arrays": 6000,
     "policies": 2000,
     "weights": 1000,
     "runs": 1500,

@@ -1,22 +1,17 @@
-"""The short commands: list algorithms and environments, evaluate a run, inspect and record demonstrations."""
+"""The short commands: list algorithms and environments, evaluate a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from understudy.algorithms import available as available_algorithms
-from understudy.cli.train_command import ExpertOptions, Kinds, expert_from
-from understudy.collect.recording import record
+from understudy.cli.train_command import Kinds
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import check_whole, install_command
 from understudy.core.imports import allow_imports, find_own_code
 from understudy.core.options import (
     EnvArgs,
-    EnvArgument,
-    FileArgument,
     Imports,
     Name,
     Path_,
@@ -24,19 +19,16 @@ from understudy.core.options import (
     Wraps,
     default,
 )
-from understudy.core.paths import check_new_file, check_own_file
-from understudy.core.rescue import save_or_rescue
-from understudy.core.statistics import Sample, interval
+from understudy.core.paths import check_own_file
+from understudy.core.statistics import interval
 from understudy.core.text import quoted
-from understudy.core.types import Continuous
-from understudy.data import bundled, load
+from understudy.data import bundled
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
 from understudy.envs.gymnasium import available
 from understudy.envs.naming import parse_args
 from understudy.evaluation.returns import Evaluation
 from understudy.evaluation.video import check_video
 from understudy.experts.bundled import bundled_experts
-from understudy.policies.networks import Activation
 from understudy.tabular.classical import CARDS
 from understudy.train.logs import check_kinds, log_evaluation
 from understudy.train.results import RETURNS, load_run, result_rows, write_csv
@@ -148,99 +140,3 @@ def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[ob
         for score in evaluation.scores()
     ]
     return (">demos", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
-
-
-def inspect(file: FileArgument) -> None:
-    """Check a file of demonstrations and show its contents.
-
-    Args:
-        file: An npz file, or the name of a bundled task.
-    """
-    d = load(file)
-    space = d.action_space
-    if isinstance(space, Continuous):
-        bounds = ", ".join(f"[{low:g}, {high:g}]" for low, high in zip(space.low, space.high, strict=True))
-        actions = f"continuous {bounds}{' (from the data)' if d.bounds_from_data else ''}"
-    else:
-        actions = f"discrete, {space.n}"
-    if d.terminals is not None:
-        ended = f"{int(d.terminals.sum())} of {d.episodes} in a terminal state, the others truncated"
-    else:
-        ended = f"not recorded; treated as {'terminal' if d.ends == 'terminal' else 'truncated'}"
-    rows = [
-        ("environment", d.env or "not recorded"),
-        ("episodes", d.episodes),
-        ("steps", f"{d.steps} ({d.lengths.min()} to {d.lengths.max()} per episode, horizon {d.horizon})"),
-        ("observations", f"{d.observations.shape[1]} numbers"),
-        ("actions", actions),
-        ("expert's return", interval(d.expert_return) if d.expert_return is not None else "not recorded"),
-        ("episode ends", ended),
-        (
-            "next observations",
-            "recorded" if d.last_observations is not None else "unknown after the last step",
-        ),
-    ]
-    display.show(("", ""), rows, file)
-
-
-def record_command(
-    env: EnvArgument,
-    out: Annotated[str, tyro.conf.arg(metavar="PATH")],
-    env_arg: EnvArgs = (),
-    wrap: Wraps = (),
-    horizon: Annotated[int | None, default("the environment's time limit")] = None,
-    expert: Annotated[Name, default("the environment's scripted expert, or else its bundled one")] = None,
-    expert_activation: Annotated[Activation | None, default("named in the file")] = None,
-    expert_normalization: Annotated[Path_, default("none")] = None,
-    episodes: int = 25,
-    seed: int = 0,
-    noise: float = 0.0,
-    step_timeout: float = STEP_TIMEOUT,
-    expert_timeout: float = 0.0,
-    replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-) -> None:
-    """Record episodes of an expert. Trained policies act deterministically, scripted experts stochastically.
-
-    Args:
-        env: Environment: a name, module:Id or module:function.
-        out: The npz file to write.
-        env_arg: Keyword argument of the environment; the value is JSON or text. Repeat the option for several.
-        wrap: Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several.
-        horizon: Steps after which an episode of a Gymnasium environment is truncated.
-        expert: scripted, bundled, a run, a policy file, SB3 zip, npz of weights or ONNX file, or module:function.
-        expert_activation: Activation between the layers of an npz of weights or an SB3 zip that does not name it.
-        expert_normalization: Statistics of VecNormalize for an SB3 zip: npz with obs_mean, obs_var, clip_obs, epsilon.
-        episodes: Episodes to record.
-        seed: Seed of the initial states and of the expert's actions.
-        noise: Action noise. Continuous actions: standard deviation of Gaussian noise, in half-ranges. Discrete actions:
-            probability of a uniformly random action.
-        step_timeout: Seconds that a step or reset of a Gymnasium environment may take; 0: no limit.
-        expert_timeout: Seconds that module:function may take to answer a batch of observations; 0: no limit.
-        replace: Replace the file, if it holds demonstrations.
-    """
-    if replace and Path(out).exists():
-        load(out)  # raises if it is another file
-    else:
-        check_new_file(out)
-    find_own_code(expert)
-    named = NamedEnv(env, parse_args(env_arg), wrap, horizon)
-    with display.working(f"recording {episodes} episodes of {env}"):
-        options = ExpertOptions(expert, expert_activation, expert_normalization, expert_timeout)
-        demonstrations = record(
-            named,
-            expert_from(options, named),
-            episodes,
-            seed,
-            noise=noise,
-            step_timeout=step_timeout,
-            expert_timeout=expert_timeout,
-        )
-    save_or_rescue(lambda path: demonstrations.save(path, replace=replace), out)
-    assert demonstrations.returns is not None
-    returns = interval(Sample.of(demonstrations.returns))
-    lowest, highest = demonstrations.returns.min(), demonstrations.returns.max()
-    display.say(
-        f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
-        f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} per episode), return {returns} "
-        f"({lowest:.1f} to {highest:.1f}): {out}"
-    )

@@ -17,7 +17,7 @@ from understudy.core.jax_variables import cache_size
 from understudy.core.version import __version__
 
 GROUPS = {
-    "demos": "Inspect or record demonstrations.",
+    "demos": "Inspect, convert or record demonstrations.",
     "expert": "Train an expert for a task.",
     "reproduce": "Reproduce a figure or table of the paper.",
     "study": "Run a study, show its progress, write its report.",
@@ -30,8 +30,12 @@ COMMANDS = {
         "Evaluate a run's policies and print the gap to the expert.",
         "understudy.cli.commands:evaluate_command",
     ),
-    "demos inspect": ("Check a file of demonstrations and show its contents.", "understudy.cli.commands:inspect"),
-    "demos record": ("Record episodes of an expert.", "understudy.cli.commands:record_command"),
+    "demos inspect": (
+        "Check a data set of demonstrations and show its contents.",
+        "understudy.cli.demos_commands:inspect",
+    ),
+    "demos convert": ("Convert demonstrations to another format.", "understudy.cli.demos_commands:convert"),
+    "demos record": ("Record episodes of an expert.", "understudy.cli.demos_commands:record_command"),
     "expert train": (
         "Train an expert by reinforcement learning on the task reward.",
         "understudy.cli.expert_commands:train_command",

@@ -58,7 +58,11 @@ class RunOptions:
     """Data, seeds and output."""
 
     demos: Annotated[Name, default("those bundled for --env, or recorded from --expert")] = None
-    """Demonstrations: the name of a bundled task, or an npz file."""
+    """Demonstrations: the name of a bundled task, a file or directory in any known format, or format:PATH."""
+    keys: Annotated[tuple[str, ...], default("all")] = ()
+    """Observation keys of the demonstrations to use, in this order."""
+    filter: Annotated[Name, default("none")] = None
+    """Named subset of the demonstrations, such as robomimic's train."""
     env: Annotated[Name, default("none")] = None
     """Environment: a name, module:Id or module:function. All algorithms take action bounds and horizon from it."""
     env_arg: EnvArgs = ()
@@ -233,6 +237,8 @@ def _train(
             "no demonstrations: pass --demos with a file, or --env with a task that has bundled demonstrations: "
             f"{', '.join(bundled())}"
         )
+    if options.demos is None and (options.keys or options.filter is not None):
+        raise SettingError("--keys and --filter choose from the demonstrations of --demos: pass it too")
     out = str(Path(options.out or f"runs/{algorithm.card.name}"))
     with resuming.claimed_output(out):
         if options.replace:
@@ -381,7 +387,10 @@ def _expert_and_demonstrations(
             return expert, record_demonstrations(
                 make(env), expert, most, worker_options.workers, worker_options.step_timeout
             )
-    return expert, demonstrations_of(str(options.env)) if options.demos is None else load(options.demos)
+    if options.demos is None:
+        return expert, demonstrations_of(str(options.env))
+    with display.working(f"loading {options.demos}"):
+        return expert, load(options.demos, keys=options.keys, filter=options.filter)
 
 
 def expert_from(options: ExpertOptions, env: NamedEnv | None) -> Expert | None:

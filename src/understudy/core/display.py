@@ -4,6 +4,7 @@ Texts may come from files, so their control characters are replaced: they cannot
 notes go to standard error; if it cannot be written to, the command goes on without them.
 """
 
+import math
 import sys
 import threading
 import time
@@ -33,6 +34,8 @@ from understudy.core.text import printable, quoted, shortened
 
 LOG_EVERY = 60.0
 """Seconds between progress lines, without a terminal."""
+BARS, PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*%#"
+"""Signs of a sparkline, from low to high."""
 LONGEST_CELL, LONGEST_TITLE = 400, 200
 """Characters of a table's cell, and of a title, that are shown."""
 NOTEBOOK_EVERY = 0.2
@@ -211,6 +214,13 @@ def _progress_lines(title: str) -> Bar:
 def _formatted(metrics: Mapping[str, float | str]) -> str:
     texts = {name: value if isinstance(value, str) else f"{value:.4g}" for name, value in metrics.items()}
     return printable("  ".join(f"{name} {text}" for name, text in texts.items()))
+
+
+def sparkline(counts: Sequence[float]) -> str:
+    """Numbers as a row of bars, one character each. A terminal without block characters shows other signs."""
+    signs = BARS if encodable(BARS) == BARS else PLAIN_BARS
+    most = max(counts)
+    return "".join(" " if count <= 0 else signs[math.ceil(count / most * len(signs)) - 1] for count in counts)
 
 
 def _text(text: str) -> Text:

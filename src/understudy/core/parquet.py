@@ -54,7 +54,9 @@ def _leaf(columns: Sequence[Chunk], want: Want) -> int | None:
     found = [i for i, column in enumerate(columns) if column.path[: len(want.path)] == want.path]
     if len(found) > 1 or (not found and not want.optional):
         raise ValueError(f"it has {len(found)} columns '{want.name}', not one, of {', '.join(names)}")
-    if found and sum(f"{name}.".startswith(f"{names[found[0]]}.") for name in names) > 1:  # pyarrow goes by joined names
+    if (
+        found and sum(f"{name}.".startswith(f"{names[found[0]]}.") for name in names) > 1
+    ):  # pyarrow goes by joined names
         raise ValueError(f"it has several columns whose names begin with '{names[found[0]]}'")
     kinds = TEXT if want.text else NUMBERS
     if found and columns[found[0]].kind not in kinds:

@@ -168,13 +168,13 @@ class FileReader:
             if missing:
                 raise self.damaged(f"it has no {', '.join(missing)}, only {', '.join(sorted(members)) or 'nothing'}")
             limit = read_limit(os.fstat(file.fileno()).st_size)
-            self._check_total(sum(members[name].file_size for name in wanted), limit)
+            self.check_total(sum(members[name].file_size for name in wanted), limit)
             headers = {}
             for name, want in wanted.items():
                 with archive.open(members[name]) as stream:
                     headers[name] = read_header(stream, name, self.damaged)
                 check_header(headers[name], name, members[name].file_size, want, self.damaged)
-            self._check_total(sum(header.converted(wanted[name]) for name, header in headers.items()), limit)
+            self.check_total(sum(header.converted(wanted[name]) for name, header in headers.items()), limit)
             if check is not None:
                 check(headers)
             arrays = {}
@@ -189,7 +189,7 @@ class FileReader:
             size = os.fstat(file.fileno()).st_size
             header = read_header(file, self.path.name, self.damaged)
             check_header(header, self.path.name, size, want, self.damaged)
-            self._check_total(header.converted(want), read_limit(size))
+            self.check_total(header.converted(want), read_limit(size))
             return header
 
     def npy(self, want: Expected) -> np.ndarray:
@@ -203,11 +203,12 @@ class FileReader:
         """The lines of a UTF-8 file of any size up to the limit of an npz file, to be read one after the other."""
         with self._opened() as file:
             size = os.fstat(file.fileno()).st_size
-            self._check_total(size, read_limit(size))
+            self.check_total(size, read_limit(size))
             with self.guarded(), io.TextIOWrapper(file, "utf-8-sig", newline="") as stream:
                 yield stream
 
-    def _check_total(self, total: int, limit: int) -> None:
+    def check_total(self, total: int, limit: int) -> None:
+        """Raise if arrays of `total` bytes are more than the limit."""
         if total > limit:
             raise self.kind(
                 f"'{self.name}' declares {readable(total)} of arrays, and at most {readable(limit)} are read: "

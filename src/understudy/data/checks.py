@@ -241,7 +241,10 @@ class Checker:
             low, high = actions.min(0), actions.max(0)
             flat = low == high
             low, high = np.where(flat, low - 1, low), np.where(flat, high + 1, high)
-            return actions, Continuous(tuple(map(float, low)), tuple(map(float, high)))
+            try:
+                return actions, Continuous(tuple(map(float, low)), tuple(map(float, high)))
+            except SpecError as error:
+                raise self.error(f"the extremes of the actions cannot be bounds: {error}") from error
         if actions.shape[1:] != space.shape:
             raise self.error(
                 f"actions have {actions.shape[1]} dimensions, action_space has {space.shape[0]}: both must be equal"

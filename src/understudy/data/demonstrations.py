@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.errors import DemonstrationError, SettingError, SpecError, check_whole
-from understudy.core.parts import Parts, reordered
+from understudy.core.parts import Parts, columns, reordered
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
 from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition
@@ -236,17 +236,27 @@ class Demonstrations:
             order = reordered(self.obs_parts, parts)
         except SpecError as error:
             raise DemonstrationError(f"the demonstrations do not fit {name}: {error}") from error
-        if order is None:
-            return replace(self, obs_parts=parts)
+        return replace(self, obs_parts=parts) if order is None else self._with_columns(order, parts)
 
-        def sorted_(array: np.ndarray | None) -> np.ndarray | None:
+    def with_keys(self, keys: Sequence[str]) -> "Demonstrations":
+        """The same episodes with only these parts of an observation, in this order. Indices count as keys too."""
+        found = list(columns(self.obs_parts, keys, "keys") or ())
+        size = self.observations.shape[1]
+        if not found or len(set(found)) < len(found) or not all(0 <= index < size for index in found):
+            raise SettingError(f"keys is {quoted(list(keys))}: different parts of an observation of {size} are needed")
+        sizes = dict(self.obs_parts)
+        parts = tuple((key, sizes[key]) for key in keys) if all(key in sizes for key in keys) else ()
+        return self._with_columns(found, parts)
+
+    def _with_columns(self, order: list[int], parts: Parts) -> "Demonstrations":
+        def taken(array: np.ndarray | None) -> np.ndarray | None:
             return None if array is None else array[:, order]
 
         return replace(
             self,
             observations=self.observations[:, order],
-            last_observations=sorted_(self.last_observations),
-            other_next=sorted_(self.other_next),
+            last_observations=taken(self.last_observations),
+            other_next=taken(self.other_next),
             obs_parts=parts,
         )
 

@@ -40,7 +40,7 @@ def load(
     if isinstance(keys, str):
         raise SettingError(f"keys is {keys!r}: a list of names is needed, such as [{keys!r}]")
     selection = Selection(tuple(keys), filter, episodes, ends)
-    format_, path = _found(name)
+    format_, path = find_format(name)
     demonstrations = format_.read(path, selection)
     return demonstrations if episodes is None else demonstrations.first(episodes)
 
@@ -51,15 +51,16 @@ def save(demonstrations: Demonstrations, target: str | os.PathLike[str], replace
     On an error no partial file is left. With `replace=False` an old file stays, and RunError is raised.
     """
     name = str(checked_path(target))
-    format_, path = _target(name)
+    format_, path = target_format(name)
     if format_.write is None:
-        known = ", ".join(one.name for one in FORMATS.values() if one.write is not None)
-        raise SettingError(f"{format_.title} files are only read: write one of {known}, as in '{format_.name}:PATH'")
+        known = ", ".join(f"{one.name}:PATH" for one in FORMATS.values() if one.write is not None)
+        raise SettingError(f"{format_.title} data sets cannot be written: choose one of {known}")
     format_.write(demonstrations, path, replace)
 
 
-def _found(name: str) -> tuple[Format, Path]:
-    """The format and the path of a data set."""
+def find_format(source: str | os.PathLike[str]) -> tuple[Format, Path]:
+    """The format and the path of a data set. `load` says what `source` may be."""
+    name = str(checked_path(source))
     known = bundled()
     if name in known:
         return FORMATS["npz"], known[name]
@@ -77,13 +78,30 @@ def _found(name: str) -> tuple[Format, Path]:
     if len(found) > 1:
         names = " or ".join(f"{one.name}:{quoted(name, LONGEST_PATH)}" for one in found)
         raise DemonstrationError(f"'{quoted(name, LONGEST_PATH)}' may have several formats: pass {names}")
-    return (found[0] if found else FORMATS["npz"]), path
+    if not found and path.is_dir():
+        raise DemonstrationError(
+            f"'{quoted(name, LONGEST_PATH)}' is a directory of no known format: docs/demonstrations.md lists them; "
+            "'format:PATH' says what is missing"
+        )
+    return (found[0] if found else _by_ending(path) or FORMATS["npz"]), path
 
 
-def _target(name: str) -> tuple[Format, Path]:
+def target_format(target: str | os.PathLike[str], strict: bool = False) -> tuple[Format, Path]:
+    """The format and the path to write. With `strict`, an unknown ending raises; otherwise it is npz."""
+    name = str(checked_path(target))
     prefix, colon, rest = name.partition(":")
     if colon and prefix in FORMATS:
         return FORMATS[prefix], FORMATS[prefix].locate(rest)
     path = Path(name)
-    found = [one for one in FORMATS.values() if one.suffix and path.suffix == one.suffix]
-    return (found[0] if found else FORMATS["npz"]), path
+    found = _by_ending(path)
+    if found is None and strict:
+        endings = ", ".join(one.suffix for one in FORMATS.values() if one.suffix and one.write is not None)
+        folders = ", ".join(f"{one.name}:PATH" for one in FORMATS.values() if not one.suffix and one.write is not None)
+        raise SettingError(
+            f"'{quoted(name, LONGEST_PATH)}' has no known ending: choose one of {endings}, or a directory, {folders}"
+        )
+    return found or FORMATS["npz"], path
+
+
+def _by_ending(path: Path) -> Format | None:
+    return next((one for one in FORMATS.values() if one.suffix and path.suffix == one.suffix), None)

@@ -18,11 +18,11 @@ from understudy.core.errors import NeedsError, RunError
 from understudy.core.paths import checked_path
 from understudy.core.reader import FileReader
 from understudy.core.text import quoted
+from understudy.deploy.policy import STRUCTURE
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.experts.onnx_files import ENDING, OnnxPolicy
 from understudy.experts.sb3 import HOW_TO_NORMALIZE, is_sb3, policy_from_sb3
 from understudy.experts.weights import is_weights, policy_from_weights
-from understudy.deploy.policy import STRUCTURE
 from understudy.policies.actor import Actor
 from understudy.policies.networks import Activation
 from understudy.policies.saved import load_policy

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from understudy.core.errors import SettingError
+from understudy.core.text import quoted
 from understudy.data.demonstrations import Demonstrations, Ends
 
 
@@ -38,3 +40,12 @@ class Format:
     """The ending of the files that it writes; None: it writes a directory."""
     locate: Callable[[str], Path] = Path
     """The path of the text after "name:", such as a Minari id."""
+
+
+def chosen(demonstrations: Demonstrations, selection: Selection, format_: Format) -> Demonstrations:
+    """The parts of the observations that a selection names, for a format that has no named subsets of episodes."""
+    if selection.filter is not None:
+        raise SettingError(
+            f"filter is '{quoted(selection.filter)}', and {format_.title} files have no named subsets: leave it out"
+        )
+    return demonstrations.with_keys(selection.keys) if selection.keys else demonstrations

@@ -40,7 +40,9 @@ MOST_VALUES = 2**30
 def read(path: Path, selection: Selection) -> Demonstrations:
     """Read a directory or an npz file."""
     if selection.keys or selection.filter is not None:
-        given = f"keys are {quoted(list(selection.keys))}" if selection.keys else f"filter is '{quoted(selection.filter)}'"
+        given = (
+            f"keys are {quoted(list(selection.keys))}" if selection.keys else f"filter is '{quoted(selection.filter)}'"
+        )
         raise DemonstrationError(f"'{quoted(path, 1000)}': {given}, but imitation's trajectories have neither")
     return _read_directory(path, selection) if path.is_dir() else _read_npz(path, selection)
 
@@ -183,9 +185,7 @@ def _lists(pa: Any, values: np.ndarray) -> Any:
     return pa.list_(number if values.ndim == 1 else pa.list_(number))
 
 
-def _batch(
-    pa: Any, schema: Any, d: Demonstrations, final: np.ndarray, terminal: np.ndarray, rows: slice
-) -> Any:
+def _batch(pa: Any, schema: Any, d: Demonstrations, final: np.ndarray, terminal: np.ndarray, rows: slice) -> Any:
     lengths, ends = d.lengths[rows], np.cumsum(d.lengths)[rows]
     steps = slice(int(ends[0] - lengths[0]), int(ends[-1]))
     obs = np.insert(d.observations[steps], np.cumsum(lengths), final[rows], axis=0)

@@ -12,13 +12,12 @@ terminal. Without it the reason is unknown, and `ends` decides.
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from understudy.core import display
 from understudy.core.columns import Column, Want
-from understudy.core.errors import DemonstrationError, unknown
+from understudy.core.errors import unknown
 from understudy.core.parquet import parquet_blocks
 from understudy.core.text import quoted, shortened
 from understudy.data.demonstrations import Demonstrations
@@ -41,11 +40,17 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     listed = info.episodes()
     rows = _chosen(info, listed, selection)
     single = [name for name in (REWARD, DONE, TRUNCATED, SUCCESS, INTERVENTION) if name in info.features]
-    features = [*observed, info.features[ACTION], *(info.features[name] for name in single if name not in selection.keys)]
+    features = [
+        *observed,
+        info.features[ACTION],
+        *(info.features[name] for name in single if name not in selection.keys),
+    ]
     frames = _frames(info, rows, features, stop=len(rows) < len(listed))
     observations = [frames[one.name] for one in observed]
     if not selection.keys and info.others:
-        display.warn(f"{info.folder.name}: left out {quoted(', '.join(info.others), 300)}, which are no rows of numbers")
+        display.warn(
+            f"{info.folder.name}: left out {quoted(', '.join(info.others), 300)}, which are no rows of numbers"
+        )
     lengths = np.array([row.length for row in rows])
     return Demonstrations.from_arrays(
         observations[0] if len(observations) == 1 else np.concatenate(observations, axis=1),
@@ -72,8 +77,10 @@ def _chosen(info: Info, listed: list[EpisodeRow], selection: Selection) -> list[
         rows = [row for row in rows if name in row.tasks]
     if not rows:
         tasks = {task for row in listed for task in row.tasks}
-        raise unknown("split or task", quoted(name), [quoted(one) for one in (*info.splits, *tasks)], where=info.folder.name)
-    some = type(selection.episodes) is int and 1 <= selection.episodes
+        raise unknown(
+            "split or task", quoted(name), [quoted(one) for one in (*info.splits, *tasks)], where=info.folder.name
+        )
+    some = type(selection.episodes) is int and selection.episodes >= 1
     return rows[: selection.episodes] if some else rows
 
 

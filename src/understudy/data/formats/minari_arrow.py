@@ -79,7 +79,9 @@ class _Episodes:
         with self._folder.file(self._name(index)).guarded():
             found = self._columns(index, [*observed, *others])
             shapes = [(steps + 1, *(space.shape or ())) for _, space in self._described.leaves]
-            observations = [found[want.name].table().reshape(shape) for want, shape in zip(observed, shapes, strict=True)]
+            observations = [
+                found[want.name].table().reshape(shape) for want, shape in zip(observed, shapes, strict=True)
+            ]
             actions = found[ACTIONS].table().reshape(steps + 1, *(self._described.action_space.shape or ()))[:-1]
             rewards, terminations = (found[name].flat()[:-1] for name in (REWARDS, TERMINATIONS))
             if len(rewards) != steps or not np.isin(terminations, (0, 1)).all():

@@ -33,7 +33,7 @@ from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continu
 from understudy.data.checks import Checker
 from understudy.data.demonstrations import Demonstrations, Ends
 from understudy.data.details import LONGEST_TEXT, Details
-from understudy.data.formats.base import Format, Selection
+from understudy.data.formats.base import Format, Selection, chosen
 
 COMPRESSED = 100_000_000
 """Bytes of arrays up to which a file is compressed. Compressing more takes minutes, and loading it takes longer."""
@@ -65,7 +65,13 @@ SMALLEST_FPS, LARGEST_FPS = 1e-9, 1e9
 
 def write(demonstrations: Demonstrations, path: Path, overwrite: bool = True) -> None:
     """Write an npz file of plain arrays. On an error no partial file is left."""
-    d = demonstrations
+    arrays = members_of(demonstrations)
+    compressed = sum(np.asarray(array).nbytes for array in arrays.values()) <= COMPRESSED
+    write_npz(checked_path(path), arrays, overwrite, compressed)
+
+
+def members_of(d: Demonstrations) -> dict[str, Any]:
+    """Demonstrations as named arrays."""
     arrays: dict[str, Any] = {
         "observations": d.observations,
         "actions": d.actions,
@@ -86,9 +92,7 @@ def write(demonstrations: Demonstrations, path: Path, overwrite: bool = True) ->
         arrays["action_low"], arrays["action_high"] = d.action_space.low, d.action_space.high
     if d.recorded_return is not None:
         arrays["mean_return"], arrays["std_return"], arrays["return_episodes"] = d.recorded_return
-    arrays |= _facts(d)
-    compressed = sum(np.asarray(array).nbytes for array in arrays.values()) <= COMPRESSED
-    write_npz(checked_path(path), arrays, overwrite, compressed)
+    return arrays | _facts(d)
 
 
 def _facts(d: Demonstrations) -> dict[str, Any]:
@@ -119,6 +123,11 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     file = FileReader(path, "a file of demonstrations", "see docs/demonstrations.md", DemonstrationError)
     check = Checker(file.name)
     arrays = file.npz(MEMBERS.get, REQUIRED, lambda headers: check.shapes({k: h.shape for k, h in headers.items()}))
+    return chosen(from_members(check, arrays, selection), selection, FORMAT)
+
+
+def from_members(check: Checker, arrays: dict[str, np.ndarray], selection: Selection) -> Demonstrations:
+    """Demonstrations from named arrays, which are kept without a copy where they can be."""
     recorded = None
     if "mean_return" in arrays and "std_return" in arrays:
         episodes = check.number("return_episodes", arrays, 1, MOST_EPISODES, whole=True)
@@ -142,7 +151,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
         recorded_return=recorded,
         obs_parts=_parts(check, arrays),
         details=_details(check, arrays),
-        source=file.name,
+        source=check.source,
         copy=False,
     )
 
