@@ -27,7 +27,7 @@ import numpy as np
 
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.digests import DIGESTS, check_digests, write_digests
-from understudy.core.errors import NeedsError, RunError
+from understudy.core.errors import NeedsError, RunError, unknown
 from understudy.core.imports import check_import
 from understudy.core.paths import checked_path
 from understudy.core.progress import Progress
@@ -40,6 +40,7 @@ from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, 
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
+from understudy.policies.export import Written, export, training_of
 
 OWN_FILES = (
     *("config.json", "metrics.csv", "runs.csv", "policies", "policies/episodes*-seed*.npz", DIGESTS),
@@ -129,6 +130,14 @@ class Result:
             raise NeedsError("the environment of these demonstrations has no registered name: pass env=")
         expert = expert or self.expert
         return evaluate(self.policies, env, episodes, seed, expert, workers, progress, step_timeout)
+
+    def export(self, path: Any, to: str = "numpy", policy: str | None = None, max_change: Any = None) -> Written:
+        """Write one policy for programs without understudy: by default the selected one, or "episodes10-seed2"."""
+        names = [run.name for run in self.runs]
+        if policy is not None and policy not in names:
+            raise unknown("policy", policy, names)
+        index = self.selected if policy is None else names.index(policy)
+        return export(self.policies[index], path, to, max_change, training_of(self.config, names[index]))
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
         """Write the run directory atomically. With `replace=True`, it may take the place of a run of understudy.
