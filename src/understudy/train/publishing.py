@@ -19,6 +19,7 @@ from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import is_line, quoted
 from understudy.core.types import Continuous
+from understudy.deploy.runs import POLICY
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.policies.actor import Actor
 from understudy.policies.export import Export, Written, limits, numpy_file
@@ -59,7 +60,7 @@ def publish(
         results = None if evaluation is None else _results(evaluation)
         write_json(partial / CONFIG, {**what.metadata, "evaluation": results, "license": license})
         (partial / README).write_text(model_card(what, results, license), encoding="utf-8")
-    files = (README, numpy_file.MODULE, numpy_file.POLICY, CONFIG)
+    files = (README, numpy_file.MODULE, POLICY, CONFIG)
     return Written(path, files, difference, len(what.trials()["observation"]), what.inputs[:1])
 
 

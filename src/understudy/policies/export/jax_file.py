@@ -39,7 +39,7 @@ def write(path: Path, what: Export) -> Written:
 
     def call(trial: dict[str, np.ndarray]) -> np.ndarray:
         given = [jnp.asarray(trial[name], kind) for name, kind in zip(what.inputs, kinds, strict=True)]
-        return np.asarray(function.call(*given))
+        return np.asarray(function.call(*given))  # type: ignore[no-untyped-call]
 
     difference = what.compare(call, TOLERANCE, "JAX")
     with atomic_directory(path) as partial:
@@ -92,7 +92,8 @@ def _arguments(what: Export) -> list[jax.ShapeDtypeStruct]:
         "t": ((), jnp.int32),
         "last_action": (spec.action.shape, jnp.float32),
     }
-    return [jax.ShapeDtypeStruct((batch, *types[name][0]), types[name][1]) for name in what.inputs]
+    shaped: Any = jax.ShapeDtypeStruct
+    return [shaped((batch, *types[name][0]), types[name][1]) for name in what.inputs]
 
 
 def _described(value: jax.ShapeDtypeStruct) -> dict[str, Any]:

@@ -114,7 +114,9 @@ class Graph:
         if policy.kind == "TimeIndexed":
             last = _count(policy.policies) - 1
             self.time = self.add("Clip", "t", self.constant(0, np.int64), self.constant(last, np.int64))
-            return self.policy(policy.policies, obs)
+            action = self.policy(policy.policies, obs)
+            self.time = None
+            return action
         if policy.kind == "Deterministic":
             return self.squashed(policy, self.network(policy.net, obs))
         if policy.kind == "Gaussian":  # the first half of the outputs is the mean
@@ -143,7 +145,7 @@ class Graph:
         members = policy.members
         axis = 0 if self.time is None else 1
         count = members.net.weights[0].shape[axis]
-        return [_mapped(members, lambda array, i=i: array.take(i, axis)) for i in range(count)]  # type: ignore[misc]
+        return [_mapped(members, lambda array, i=i: array.take(i, axis)) for i in range(count)]
 
     def mean(self, parts: list[str]) -> str:
         return self.add("Mean", *parts)
@@ -225,5 +227,10 @@ def _last_layer(net: Node, outputs: int) -> Node:
 def _count(policies: Any) -> int:
     """The number of time steps of a time-indexed policy."""
     found: list[int] = []
-    _mapped(policies, lambda array: (found.append(len(array)), array)[1])
+
+    def noted(array: np.ndarray) -> np.ndarray:
+        found.append(len(array))
+        return array
+
+    _mapped(policies, noted)
     return found[0]
