@@ -46,6 +46,7 @@ soak: $(VENV)/.installed
 bench: $(VENV)/.installed .venv-bench/.installed
 	$(BIN)/python benchmarks/bc.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/deploy.py
 	$(BIN)/python benchmarks/off_q.py
 	$(BIN)/python benchmarks/on_q.py
 	$(BIN)/python benchmarks/sac.py
