@@ -181,6 +181,20 @@ def test_nothing_is_overwritten(actors, tmp_path):
         actors["network"].export(path, to)
         with pytest.raises(RunError, match=r"holds|already exists"):
             actors["network"].export(path, to)
+        actors["gaussian"].export(path, to, replace=True)
+
+
+def test_only_our_own_exports_are_replaced(actors, tmp_path):
+    for to, file in {"numpy": "policy.py", "jax": "policy.json", "onnx": "p.onnx"}.items():
+        (tmp_path / to).mkdir()
+        (tmp_path / to / file).write_text("mine")
+        with pytest.raises(RunError, match="is not a file that this command wrote"):
+            actors["network"].export(tmp_path / to / "p.onnx" if to == "onnx" else tmp_path / to, to, replace=True)
+        assert (tmp_path / to / file).read_text() == "mine"
+    actors["network"].export(tmp_path / "p")
+    (tmp_path / "p/notes.txt").write_text("mine")
+    with pytest.raises(RunError, match=r"holds 'notes\.txt'"):
+        actors["network"].export(tmp_path / "p", replace=True)
 
 
 def wide(low=-1.0, high=1.0):

@@ -29,6 +29,7 @@ def export_command(
     out: Annotated[Path_, default("exports/RUN-numpy, exports/RUN.onnx or exports/RUN-jax")] = None,
     policy: PolicyName = None,
     max_change: Limits = (),
+    replace: bool = False,
 ) -> None:
     """Write a policy for programs without understudy, and compare its actions with those of `predict`.
 
@@ -39,11 +40,12 @@ def export_command(
         policy: Policy of the run, as in episodes10-seed2.
         max_change: Largest change of each action dimension between two calls, in action units; one number for all, or
             one for each.
+        replace: Replace an older export.
     """
     actor, training = _loaded(run, policy)
     name = Path(run).resolve().stem
     path = out or (f"exports/{name}.onnx" if to == "onnx" else f"exports/{name}-{to}")
-    written = export(actor, path, to, max_change or None, training)
+    written = export(actor, path, to, max_change or None, training, replace)
     _report(written)
     inputs = [f"'{name}': {name}" if to == "onnx" else name for name in written.inputs]
     display.say(USE[to].replace("INPUTS", ", ".join(inputs)))
@@ -59,6 +61,7 @@ def publish_command(
     seed: int = 0,
     license: Annotated[Name, default("not stated")] = None,
     imports: Imports = (),
+    replace: bool = False,
 ) -> None:
     """Write a directory for a model hub: a model card, the policy for NumPy, its configuration. Nothing is uploaded.
 
@@ -73,16 +76,18 @@ def publish_command(
         seed: Seed of the evaluation's initial states.
         license: Licence of the policy, as model hubs spell it, such as mit or cc-by-4.0.
         imports: Module to import if the policy's environment is in it, as in module:Name-v0; only for code you trust.
+        replace: Replace an older directory of this command.
     """
     path = out or f"exports/{Path(run).resolve().stem}-hub"
-    check_new_directory(path)
+    if not replace:
+        check_new_directory(path)
     allow_imports(imports)
     actor, training = _loaded(run, policy)
     evaluation = None
     if episodes:
         with display.working(f"evaluating {episodes} episodes"):
             evaluation = score(actor, training, env, episodes, seed)
-    _report(publish(actor, path, max_change or None, training, evaluation, license))
+    _report(publish(actor, path, max_change or None, training, evaluation, license, replace))
     display.say("Upload the directory with the program of your model hub.")
 
 

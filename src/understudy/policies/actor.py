@@ -91,12 +91,16 @@ class Actor:
         write_npz(checked_path(path), {**arrays, STRUCTURE: np.array(json.dumps(structure))})
 
     def export(
-        self, path: str | os.PathLike[str], to: str = "numpy", max_change: float | Sequence[float] | None = None
+        self,
+        path: str | os.PathLike[str],
+        to: str = "numpy",
+        max_change: float | Sequence[float] | None = None,
+        replace: bool = False,
     ) -> "Written":
         """Write the policy for programs without understudy: "numpy", "onnx" or "jax" (`policies.export.export`)."""
         from understudy.policies.export import export
 
-        return export(self, path, to, max_change)
+        return export(self, path, to, max_change, replace=replace)
 
     def __repr__(self) -> str:
         about = ", ".join(

@@ -26,6 +26,8 @@ from understudy.policies.export import Export, Written, limits, numpy_file
 
 README, CONFIG = "README.md", "config.json"
 LONGEST_LICENSE = 60
+START = '---\nlibrary_name: "understudy"\n'
+"""How the model card begins."""
 
 
 def score(actor: Actor, training: dict[str, Any], env: Any, episodes: int, seed: int) -> Evaluation:
@@ -49,18 +51,18 @@ def publish(
     training: dict[str, Any] | None = None,
     evaluation: Evaluation | None = None,
     license: str | None = None,
+    replace: bool = False,
 ) -> Written:
     """Write the directory. The actions of its policy.py are equal to those of `predict`, to the last bit."""
     if license is not None and not (is_line(license, LONGEST_LICENSE) and license):
         raise SettingError(f"license is {quoted(repr(license))}: a short name is needed, such as mit or cc-by-4.0")
-    what = Export(actor, limits(max_change, actor), training or {})
-    path = checked_path(directory)
-    with atomic_directory(path) as partial:
+    what = Export(actor, limits(max_change, actor), training or {}, replace)
+    path, files = checked_path(directory), (README, numpy_file.MODULE, POLICY, CONFIG)
+    with atomic_directory(path, what.replaceable(path, files, START)) as partial:
         difference = numpy_file.write_into(partial, what)
         results = None if evaluation is None else _results(evaluation)
         write_json(partial / CONFIG, {**what.metadata, "evaluation": results, "license": license})
         (partial / README).write_text(model_card(what, results, license), encoding="utf-8")
-    files = (README, numpy_file.MODULE, POLICY, CONFIG)
     return Written(path, files, difference, len(what.trials()["observation"]), what.inputs[:1])
 
 
@@ -110,7 +112,7 @@ def model_card(what: Export, results: dict[str, Any] | None, license: str | None
 def _front_matter(title: str, algorithm: str, env: str, results: dict[str, Any] | None, license: str | None) -> str:
     """YAML; every value is a JSON string, which YAML reads as it is."""
     tags = ["imitation-learning", "robotics", "numpy", quoted(algorithm, 60), quoted(env, 100)]
-    lines = ["---", 'library_name: "understudy"', 'pipeline_tag: "reinforcement-learning"']
+    lines = [START.rstrip(), 'pipeline_tag: "reinforcement-learning"']
     lines += [f"license: {json.dumps(license)}"] if license else []
     lines += ["tags:", *(f"  - {json.dumps(tag)}" for tag in dict.fromkeys(tags))]
     if results is not None:

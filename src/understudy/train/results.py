@@ -131,13 +131,13 @@ class Result:
         expert = expert or self.expert
         return evaluate(self.policies, env, episodes, seed, expert, workers, progress, step_timeout)
 
-    def export(self, path: Any, to: str = "numpy", policy: str | None = None, max_change: Any = None) -> Written:
-        """Write one policy for programs without understudy: by default the selected one, or "episodes10-seed2"."""
+    def export(self, path: Any, to: str = "numpy", policy: str | None = None, **options: Any) -> Written:
+        """Write one policy for programs without understudy (`policies.export.export`), by default the selected one."""
         names = [run.name for run in self.runs]
         if policy is not None and policy not in names:
             raise unknown("policy", policy, names)
         index = self.selected if policy is None else names.index(policy)
-        return export(self.policies[index], path, to, max_change, training_of(self.config, names[index]))
+        return export(self.policies[index], path, to, training=training_of(self.config, names[index]), **options)
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
         """Write the run directory atomically. With `replace=True`, it may take the place of a run of understudy.

@@ -36,6 +36,7 @@ def export(
     to: str = "numpy",
     max_change: float | Sequence[float] | None = None,
     training: dict[str, Any] | None = None,
+    replace: bool = False,
 ) -> Written:
     """Write a policy for other programs, and return how much its actions differ from those of `predict`.
 
@@ -47,9 +48,10 @@ def export(
         max_change: The largest change of each action dimension between two calls, in action units: one number, or one
             for each dimension. None: no limit.
         training: How it was trained, as JSON values, for the file's metadata.
+        replace: Whether an older export at the path may be replaced.
     """
     check_choice(get_args(Kind), to=to)
-    return WRITERS[to](checked_path(path), Export(actor, limits(max_change, actor), training or {}))
+    return WRITERS[to](checked_path(path), Export(actor, limits(max_change, actor), training or {}, replace))
 
 
 def limits(max_change: float | Sequence[float] | None, actor: Actor) -> list[float] | None:

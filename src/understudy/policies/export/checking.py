@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from understudy.core.errors import RunError
+from understudy.core.paths import check_own_file
 from understudy.core.types import Continuous
 from understudy.core.version import __version__
 from understudy.deploy import Policy
@@ -47,6 +48,8 @@ class Export:
     actor: Actor
     max_change: list[float] | None
     training: dict[str, Any]
+    replace: bool = False
+    """Whether an older export may be replaced."""
 
     @cached_property
     def policy(self) -> Node:
@@ -78,6 +81,14 @@ class Export:
     def metadata(self) -> dict[str, Any]:
         """The same without the policy itself."""
         return {key: value for key, value in self.structure({}).items() if key not in ("format", "policy")}
+
+    def replaceable(self, path: Path, files: tuple[str, ...], start: str) -> tuple[str, ...]:
+        """The files that may be replaced in a directory: none, or these if the first begins with our text."""
+        if not self.replace:
+            return ()
+        if path.is_dir():
+            check_own_file(path / files[0], start)
+        return files
 
     def trials(self) -> dict[str, np.ndarray]:
         """Arguments for a comparison: random and extreme observations, time steps up to and past the horizon."""

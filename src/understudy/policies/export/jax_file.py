@@ -23,11 +23,14 @@ import numpy as np
 
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.types import Continuous
+from understudy.core.version import __version__
 from understudy.deploy.forward import clamp
 from understudy.policies.base import Carry
 from understudy.policies.export.checking import TOLERANCE, Export, Written
 
 FUNCTION, ABOUT = "policy.jax", "policy.json"
+START = '{\n  "understudy": '
+"""How the metadata begins."""
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
@@ -42,13 +45,17 @@ def write(path: Path, what: Export) -> Written:
         return np.asarray(function.call(*given))  # type: ignore[no-untyped-call]
 
     difference = what.compare(call, TOLERANCE, "JAX")
-    with atomic_directory(path) as partial:
+    files = (ABOUT, FUNCTION)
+    with atomic_directory(path, what.replaceable(path, files, START)) as partial:
         (partial / FUNCTION).write_bytes(data)
         arguments = [
             {"name": name, **_described(value)} for name, value in zip(what.inputs, _arguments(what), strict=True)
         ]
-        write_json(partial / ABOUT, {**what.metadata, "arguments": arguments, "platforms": list(PLATFORMS)})
-    return Written(path, (FUNCTION, ABOUT), difference, len(what.trials()["observation"]), what.inputs)
+        write_json(
+            partial / ABOUT,
+            {"understudy": __version__, **what.metadata, "arguments": arguments, "platforms": list(PLATFORMS)},
+        )
+    return Written(path, files, difference, len(what.trials()["observation"]), what.inputs)
 
 
 def serialized(what: Export) -> bytes:

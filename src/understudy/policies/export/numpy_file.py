@@ -15,15 +15,18 @@ from understudy.deploy.runs import POLICY
 from understudy.policies.export.checking import Export, Written
 
 MODULE = "policy.py"
+START = '"""A trained policy on NumPy alone.'
+"""How the Python file begins."""
 PARTS = ("forward.py", "policy.py")
 """The modules of `understudy.deploy` that the Python file is made of. They import NumPy and each other."""
 
 
 def write(path: Path, what: Export) -> Written:
     """Write the directory. The actions are equal to those of `predict`, to the last bit."""
-    with atomic_directory(path) as partial:
+    files = (MODULE, POLICY)
+    with atomic_directory(path, what.replaceable(path, files, START)) as partial:
         difference = write_into(partial, what)
-    return Written(path, (MODULE, POLICY), difference, len(what.trials()["observation"]), what.inputs[:1])
+    return Written(path, files, difference, len(what.trials()["observation"]), what.inputs[:1])
 
 
 def write_into(directory: Path, what: Export) -> float:

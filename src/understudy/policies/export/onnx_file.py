@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import missing_extra
-from understudy.core.paths import check_new_file
+from understudy.core.paths import check_new_file, check_own_file
 from understudy.core.storage import atomic_file
 from understudy.core.types import Continuous
 from understudy.core.version import __version__
@@ -30,10 +30,16 @@ FLOAT, BOOL = 1, 9
 OPSET, IR_VERSION = 17, 8
 """Versions of ONNX that runtimes from 2022 on read."""
 
+START = f"\x08{chr(IR_VERSION)}\x12\x0aunderstudy"
+"""How the file begins: the version of its format, and the name of its producer."""
+
 
 def write(path: Path, what: Export) -> Written:
     """Write the file, after comparing it with `predict`."""
-    check_new_file(path)
+    if what.replace:
+        check_own_file(path, START)
+    else:
+        check_new_file(path)
     try:
         import onnx
         import onnxruntime
@@ -49,7 +55,7 @@ def write(path: Path, what: Export) -> Written:
         return actions
 
     difference = what.compare(call, TOLERANCE, "ONNX")
-    with atomic_file(path, replace=False) as partial:
+    with atomic_file(path, what.replace) as partial:
         partial.write_bytes(data)
     return Written(path, (path.name,), difference, len(what.trials()["observation"]), what.inputs)
 
