@@ -95,7 +95,7 @@ def model_card(what: Export, results: dict[str, Any] | None, license: str | None
         "```python\nfrom policy import load\n\npolicy = load()\n"
         + ("" if what.actor.stationary and what.max_change is None else "policy.reset()  # at every episode's start\n")
         + "action = policy(observation)  # or policy.predict(observation), as in Stable-Baselines3\n```",
-        "With understudy: `understudy.deploy.load(DIRECTORY)` imports no JAX. "
+        "With understudy: `understudy.deploy.load(DIRECTORY)` imports no JAX and runs no code of this directory. "
         "`understudy.evaluate([understudy.load_policy(DIRECTORY)], ENV)` evaluates it.",
         "## Task",
         _table(_task(what)),
