@@ -47,6 +47,7 @@ bench: $(VENV)/.installed .venv-bench/.installed
 	$(BIN)/python benchmarks/bc.py
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/deploy.py
 	$(BIN)/python benchmarks/off_q.py
 	$(BIN)/python benchmarks/on_q.py
 	$(BIN)/python benchmarks/sac.py

@@ -30,6 +30,14 @@ COMMANDS = {
         "Evaluate a run's policies and print the gap to the expert.",
         "understudy.cli.commands:evaluate_command",
     ),
+    "export": (
+        "Write a policy for programs without understudy: NumPy, ONNX or JAX.",
+        "understudy.cli.export_command:export_command",
+    ),
+    "publish": (
+        "Write a directory for a model hub: model card, policy, configuration.",
+        "understudy.cli.export_command:publish_command",
+    ),
     "demos inspect": (
         "Check a data set of demonstrations and show its contents.",
         "understudy.cli.demos_commands:inspect",

@@ -110,4 +110,4 @@ def install(folder: Path, limit: int) -> None:
         return (CheckedCache(path, limit), path) if Path(path) == folder else original(path)
 
     compilation_cache.get_file_cache = get_file_cache
-    compilation_cache.reset_cache()  # type: ignore[no-untyped-call]  # if JAX has compiled without a cache before
+    compilation_cache.reset_cache()  # if JAX has compiled without a cache before

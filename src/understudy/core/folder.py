@@ -81,4 +81,4 @@ class Folder:
 
     def check_fits(self, name: str, declared: int) -> None:
         """Raise if a file takes too many bytes in memory for a moment, besides those that stay."""
-        self.file(name)._check_total(self._declared + declared, read_limit(sum(self._sizes.values())))
+        self.file(name).check_total(self._declared + declared, read_limit(sum(self._sizes.values())))

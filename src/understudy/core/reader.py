@@ -143,7 +143,7 @@ class FileReader:
         with self._opened() if inside is None else io.BytesIO(inside) as file, self._archive(file) as (archive, found):
             chosen = {name: member for name, member in found.items() if wanted(name)}
             total = sum(member.file_size for member in chosen.values())
-            self._check_total(total, read_limit(file.seek(0, os.SEEK_END)))
+            self.check_total(total, read_limit(file.seek(0, os.SEEK_END)))
             if most is not None and total > most:
                 raise self.damaged(f"{', '.join(chosen)} has {readable(total)}, and at most {readable(most)} are read")
             contents = {}

@@ -112,6 +112,9 @@ class Node:
         self.kind = kind
         vars(self).update(fields)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a {vars(self).get('kind')} has no {name}")
+
     def at(self, index: int) -> Any:
         """The policy at `index` of a stack. An index past the end picks the last one."""
         return Node(
@@ -161,7 +164,7 @@ def scores(policy: Any, obs: np.ndarray) -> np.ndarray:
     return sum(softmax(network(member.net, obs)) for member in members) / len(members)
 
 
-def act(policy: Any, state: Any, obs: np.ndarray, random: np.random.Generator | None = None) -> np.ndarray:
+def act(policy: Any, state: Any, obs: np.ndarray, random: np.random.Generator | None = None) -> Any:
     """The actions for a batch of observations: deterministic, or samples if there is a generator."""
     kind = policy.kind
     if kind == "Normalized":
@@ -198,7 +201,7 @@ def _by_time(policies: Any, state: Any, obs: np.ndarray, random: np.random.Gener
     rows = []
     for t in np.unique(state.t):
         chosen = state.t == t
-        part = State(*(None if x is None else x[chosen] for x in state))
+        part = State(state.t[chosen], state.drawn[chosen])
         rows.append((chosen, act(policies.at(int(t)), part, obs[chosen], random)))
     out = np.empty((len(obs), *rows[0][1].shape[1:]), rows[0][1].dtype)
     for chosen, actions in rows:
@@ -213,5 +216,5 @@ class State(NamedTuple):
     """The time step."""
     drawn: np.ndarray
     """A number drawn at the start of the episode: the seed of state-dependent noise."""
-    last: np.ndarray | None = None
+    last: Any = None
     """The last action, of policies that are limited in rate; NaN at the start of an episode."""

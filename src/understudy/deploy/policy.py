@@ -17,6 +17,7 @@ Copyright: the understudy authors. SPDX-License-Identifier: MIT
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,16 +51,16 @@ class Policy:
         self._shape, self._parts = tuple(self.spec["obs_shape"]), self.spec.get("obs_parts") or ()
         self._discrete = self.spec["kind"] == "Discrete"
         action = self.spec["action"]
-        self._low, self._high = (
-            None if self._discrete else np.array(action[end], np.float32) for end in ("low", "high")
-        )
+        self._low: Any = None if self._discrete else np.array(action["low"], np.float32)
+        self._high: Any = None if self._discrete else np.array(action["high"], np.float32)
         limit = self.export.get("max_change")
         self._limit = None if limit is None else np.array(limit, np.float32)
         found = {node.kind: node for node in nodes(self._policy)}
         self._states = found["Tabular"].table.shape[-2] if "Tabular" in found else None
         self.stateless = "TimeIndexed" not in found and self._limit is None
         """Whether it has no memory within an episode."""
-        self._started, self._memory, self._held = False, None, np.nan
+        self._started, self._held = False, np.asarray(np.nan, np.float32)
+        self._memory: State | None = None
 
     def __call__(self, observation: Any) -> np.ndarray:
         """The deterministic action for one observation, or one action for each observation of a batch."""
@@ -75,7 +76,7 @@ class Policy:
 
         With --max-change, `last_action` is the one that the motors hold now. Without it, the first action is free.
         """
-        self._started, self._memory, self._held = True, None, np.nan
+        self._started, self._memory, self._held = True, None, np.asarray(np.nan, np.float32)
         if last_action is not None and self._limit is not None:
             held = np.asarray(last_action, np.float32)
             if held.shape[-1:] != self._low.shape or not ((held >= self._low) & (held <= self._high)).all():
@@ -159,13 +160,13 @@ class Policy:
         if self._discrete:
             return actions.astype(np.int64, copy=False)
         actions = clamp(actions.astype(np.float32, copy=False), self._low, self._high)
-        if not np.isfinite(actions).all():
+        if not all_finite(actions):
             raise self.error("the policy's action is NaN: the observation is too large for it")
         return actions
 
     def __repr__(self) -> str:
         shown = {key: value for key, value in self.about.items() if not isinstance(value, dict)}
-        return f"Policy({', '.join(f'{key}={value}' for key, value in shown.items())})"
+        return f"Policy({json.dumps(shown)[1:-1]})"
 
 
 def batch_of(
@@ -186,9 +187,14 @@ def batch_of(
     if states is not None:
         if obs.dtype.kind not in "iu" or (obs < 0).any() or (obs >= states).any():
             raise error(f"observation is {observation!r}: a state is needed, a whole number from 0 to {states - 1}")
-    elif not np.isfinite(obs).all():
+    elif not all_finite(obs):
         raise error(f"observation has {int((~np.isfinite(obs)).sum())} values that are NaN or infinite")
     return obs, single
+
+
+def all_finite(array: np.ndarray) -> bool:
+    """Whether no number is NaN or infinite. The sum of squares is faster, and enough if it does not overflow."""
+    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def load(path: str | Path | None = None) -> Policy:

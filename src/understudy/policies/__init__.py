@@ -1,6 +1,6 @@
 """Policies: networks, tables and combinations that map an observation to an action, on NumPy and JAX.
 
-Imports core only. Public: the classes below, the constructors, `Actor` (a policy with a Stable-Baselines3-style
+Imports core and deploy. Public: the classes below, the constructors, `Actor` (a policy with a Stable-Baselines3-style
 `predict`) and `load_policy`.
 """
 

@@ -2,8 +2,9 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -20,6 +21,9 @@ from understudy.deploy.structure import describe_spec
 from understudy.policies.base import Carry, Policy, step
 from understudy.policies.combined import Tabular, TimeIndexed
 from understudy.policies.structure import describe, rebuild
+
+if TYPE_CHECKING:
+    from understudy.policies.export.checking import Written
 
 
 class Actor:
@@ -85,6 +89,18 @@ class Actor:
             "about": self.about,
         }
         write_npz(checked_path(path), {**arrays, STRUCTURE: np.array(json.dumps(structure))})
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        to: str = "numpy",
+        max_change: float | Sequence[float] | None = None,
+        replace: bool = False,
+    ) -> "Written":
+        """Write the policy for programs without understudy: "numpy", "onnx" or "jax" (`policies.export.export`)."""
+        from understudy.policies.export import export
+
+        return export(self, path, to, max_change, replace=replace)
 
     def __repr__(self) -> str:
         about = ", ".join(

@@ -27,7 +27,7 @@ import numpy as np
 
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.digests import DIGESTS, check_digests, write_digests
-from understudy.core.errors import NeedsError, RunError
+from understudy.core.errors import NeedsError, RunError, unknown
 from understudy.core.imports import check_import
 from understudy.core.paths import check_new_directory, checked_path
 from understudy.core.progress import ProgressOption
@@ -42,6 +42,7 @@ from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.evaluation.video import record_video
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
+from understudy.policies.export import Written, export, training_of
 
 OWN_FILES = (
     *("config.json", "metrics.csv", "runs.csv", "policies", "policies/episodes*-seed*.npz", DIGESTS),
@@ -159,6 +160,14 @@ class Result:
         name = self.config["demonstrations"]["env"]
         check_import(name, where)
         return None if name is None else NamedEnv(name)
+
+    def export(self, path: Any, to: str = "numpy", policy: str | None = None, **options: Any) -> Written:
+        """Write one policy for programs without understudy (`policies.export.export`), by default the selected one."""
+        names = [run.name for run in self.runs]
+        if policy is not None and policy not in names:
+            raise unknown("policy", policy, names)
+        index = self.selected if policy is None else names.index(policy)
+        return export(self.policies[index], path, to, training=training_of(self.config, names[index]), **options)
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:
         """Write the run directory atomically. With `replace=True`, it may take the place of a run of understudy.
