@@ -36,6 +36,8 @@ def collector_for(
     values = None
     if queried is not None and expert_timeout:
         queried = replace(queried, timeout=expert_timeout)
+    if queried is not None and isinstance(env, GymnasiumEnvironment) and not env.has_own_bounds:
+        queried = replace(queried, clip=True)
     if queried is not None and algorithm.card.values:
         queried = queried.with_values(env, algorithm.card.title)
         values = queried.values

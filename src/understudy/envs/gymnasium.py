@@ -71,6 +71,11 @@ class GymnasiumEnvironment:
         return self._action is not None
 
     @property
+    def has_own_bounds(self) -> bool:
+        """Whether the bounds of its actions are those of its action space."""
+        return self._spaces.action is not None
+
+    @property
     def action_size(self) -> int:
         """Numbers of a continuous action, or the number of discrete ones."""
         return self._spaces.action_size
