@@ -24,7 +24,7 @@ from understudy.core.imports import allow_import
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.core.version import __version__
 from understudy.data import Demonstrations, load
-from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, make
+from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.experts.bundled import load_expert
 from understudy.experts.expert import Expert
@@ -58,6 +58,7 @@ __all__ = [
     "Result",
     "Spec",
     "Study",
+    "Timestep",
     "UnderstudyError",
     "__version__",
     "allow_import",
