@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from understudy.core.imports import allow_import
     from understudy.core.types import Continuous, Discrete, Spec
     from understudy.data import Demonstrations, load
-    from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, make
+    from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
     from understudy.evaluation.returns import Evaluation, evaluate
     from understudy.evaluation.video import record_video
     from understudy.experts.bundled import load_expert
@@ -66,6 +66,7 @@ __all__ = [
     "Result",
     "Spec",
     "Study",
+    "Timestep",
     "UnderstudyError",
     "__version__",
     "allow_import",
@@ -105,6 +106,7 @@ _MODULES = {
     "Result": "train.results",
     "Spec": "core.types",
     "Study": "studies",
+    "Timestep": "envs",
     "UnderstudyError": "core.errors",
     "allow_import": "core.imports",
     "available": "algorithms",

@@ -240,7 +240,7 @@ def test_an_environment_without_a_time_limit_is_truncated_at_the_horizon():
     assert not episodes.steps.terminal.any()
     with pytest.raises(SettingError, match=r"^Endless has no time limit: .*--horizon N"):
         us.make(Endless)
-    with pytest.raises(SettingError, match="^horizon is 0: "):
+    with pytest.raises(SettingError, match=r"^horizon is 0: "):
         us.make(Endless, 0)
 
 

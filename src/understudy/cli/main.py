@@ -102,8 +102,7 @@ ABOUT = "Imitation learning by moment matching."
 def main() -> None:
     """Run the command in `sys.argv` and exit. docs/configuration.md lists the exit statuses."""
     streams.prepare()
-    notices.show_as_lines()
-    with stoppable() as signal_:
+    with notices.shown_as_lines(), stoppable() as signal_:
         try:
             startup.begin()
             status = _flushed(run_command, sys.argv[1:])

@@ -76,7 +76,9 @@ class RunOptions:
     seeds: int = 1
     """Number of seeds, 0 to N-1, trained in one program."""
     policy_obs: Annotated[tuple[str, ...], default("all")] = ()
-    """Indices of the observation entries that the policy sees, or names of its parts; critics see all."""
+    """Indices of the observation entries that the policy sees, or names of its parts."""
+    critic_obs: Annotated[tuple[str, ...], default("all")] = ()
+    """Indices of the observation entries that critics and moment functions see, or names of its parts."""
     holdout: float = HOLDOUT
     """Fraction of demonstrated steps held out to select among the policies."""
     log: Kinds = ()
@@ -305,6 +307,7 @@ def _trained(
             progress=report,
             checkpoint=checkpoint,
             policy_obs=options.policy_obs or None,
+            critic_obs=options.critic_obs or None,
             workers=worker_options.workers,
             logs=logs,
             step_timeout=worker_options.step_timeout,

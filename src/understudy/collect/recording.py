@@ -11,7 +11,8 @@ from understudy.collect.rollouts import Episodes, MakeVector, check_actions, rol
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import SettingError, check_not_negative, check_seed, check_share, check_whole
-from understudy.core.spaces import margin_bounds
+from understudy.core.notices import notice
+from understudy.core.spaces import MARGIN, margin_bounds
 from understudy.core.types import Discrete, Spec
 from understudy.data import Demonstrations
 from understudy.envs import GymnasiumEnvironment, make, public_name
@@ -92,6 +93,11 @@ def record(
                 else:
                     collected = pool.stepwise(play)
     actions = collected.flat(np.asarray(collected.steps.act))
+    if not bounded:
+        notice(
+            f"{env.name} has actions without bounds: those of the demonstrations are the range of the recorded actions "
+            f"and {MARGIN:.0%} of it on each side"
+        )
     return Demonstrations.from_arrays(
         collected.flat(np.asarray(collected.steps.obs)),
         actions,

@@ -1,6 +1,8 @@
 """Notices: one line about something that was decided for the person. A warning in Python, a line in the shell."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 
@@ -13,7 +15,8 @@ def notice(text: str) -> None:
     warnings.warn(text, UnderstudyWarning, stacklevel=3)
 
 
-def show_as_lines() -> None:
+@contextmanager
+def shown_as_lines() -> Iterator[None]:
     """In a command: show notices as "warning: ..." on standard error, without a file and a line of code."""
     from understudy.core import display
 
@@ -33,3 +36,7 @@ def show_as_lines() -> None:
             plain(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = plain

@@ -102,22 +102,29 @@ class Spec:
     action: ActionSpace
     horizon: int
     policy_obs: tuple[int, ...] | None = None
-    """Indices of the flat observation that the policy sees; None: all. Critics see all of them."""
+    """Indices of the flat observation that the policy sees; None: all."""
     obs_parts: Parts = ()
     """Names and sizes of the parts of the flat observation, in order; empty: no names."""
+    critic_obs: tuple[int, ...] | None = None
+    """Indices of the flat observation that critics and moment functions see; None: all."""
 
     def __post_init__(self) -> None:
         check_parts(self.obs_parts, self.obs_size)
-        if self.policy_obs is None:
-            return
-        seen = tuple(self.policy_obs) if isinstance(self.policy_obs, Iterable) else ()
-        inside = [isinstance(i, SupportsIndex) and not isinstance(i, bool) and 0 <= i < self.obs_size for i in seen]
-        if not seen or not all(inside) or len(set(seen)) < len(seen):
+        for name in ("policy_obs", "critic_obs"):
+            object.__setattr__(self, name, self._indices(name, getattr(self, name)))
+
+    def _indices(self, name: str, given: Any) -> tuple[int, ...] | None:
+        """Different indices of the observation, or None."""
+        if given is None:
+            return None
+        seen = tuple(given) if isinstance(given, Iterable) else ()
+        whole = all(isinstance(i, SupportsIndex) and not isinstance(i, bool) for i in seen)
+        if not seen or not whole or len(set(seen)) < len(seen) or not all(0 <= i < self.obs_size for i in seen):
             raise SettingError(
-                f"policy_obs is {self.policy_obs!r}: different whole numbers from 0 to {self.obs_size - 1} are needed, "
-                "or None for the whole observation"
+                f"{name} is {given!r}: different whole numbers from 0 to {self.obs_size - 1} are needed, or None for "
+                "the whole observation"
             )
-        object.__setattr__(self, "policy_obs", tuple(operator.index(i) for i in seen))
+        return tuple(operator.index(i) for i in seen)
 
     @property
     def obs_size(self) -> int:
@@ -134,7 +141,8 @@ class Spec:
         return self.action.n if isinstance(self.action, Discrete) else len(self.action.low)
 
     def with_extra_obs(self, count: int) -> "Spec":
-        """The same task with `count` more numbers at the end of the observation, visible to the policy."""
+        """The same task with `count` more numbers at the end of the observation, visible to policy and critics."""
         size = self.obs_size + count
-        seen = None if self.policy_obs is None else (*self.policy_obs, *range(self.obs_size, size))
-        return replace(self, obs_shape=(size,), policy_obs=seen, obs_parts=())
+        both = (self.policy_obs, self.critic_obs)
+        policy, critic = (None if seen is None else (*seen, *range(self.obs_size, size)) for seen in both)
+        return replace(self, obs_shape=(size,), policy_obs=policy, critic_obs=critic, obs_parts=())

@@ -20,6 +20,7 @@ SPEC = {
     "action": ({"n": int}, {"low": [float], "high": [float]}),
     "horizon": lambda value: type(value) is int and 1 <= value <= MOST_STEPS,
     "policy_obs?": (None, [int]),
+    "critic_obs?": (None, [int]),
     "obs_parts?": [lambda pair: isinstance(pair, list) and len(pair) == 2],
     "kind": lambda value: value in ("Discrete", "Continuous"),
 }
@@ -66,7 +67,7 @@ def read_spec(values: Any) -> Spec:
         discrete = values["kind"] == "Discrete"
         space: ActionSpace = Discrete(action["n"]) if discrete else Continuous(action["low"], action["high"])
         parts = tuple((name, size) for name, size in values.get("obs_parts", ()))
-        return Spec(shape, space, values["horizon"], values.get("policy_obs"), parts)
+        return Spec(shape, space, values["horizon"], values.get("policy_obs"), parts, values.get("critic_obs"))
     except KeyError as error:
         raise ValueError("the spec has actions of another kind") from error
     except UnderstudyError as error:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 
 from understudy.core.errors import RenderError, SettingError, SpecError
 from understudy.core.spaces import actions_of, observation_parts
@@ -55,21 +56,31 @@ class GymnasiumEnvironment:
         """The most steps of an episode; None: not known."""
         self._stated = horizon
         self._action = self._spaces.action
+        self._spec: Spec | None = None
 
     @property
     def spec(self) -> Spec:
         """Observations, actions and horizon. Raises SpecError if bounds or horizon are not known."""
+        if self._spec is not None:
+            return self._spec
         if self._action is None:
             raise SpecError(
                 f"{self.name} has actions without bounds, {self._spaces.words}: pass demonstrations, which have some, "
                 "or understudy.make(env).with_action_bounds(understudy.Continuous(low, high))"
             )
-        return Spec(self._spaces.obs_shape, self._action, self.checked_horizon(), obs_parts=self._spaces.parts)
+        parts = self._spaces.parts
+        self._spec = Spec(self._spaces.obs_shape, self._action, self.checked_horizon(), obs_parts=parts)
+        return self._spec
 
     @property
     def bounded(self) -> bool:
         """Whether the bounds of its actions are known."""
         return self._action is not None
+
+    @property
+    def has_own_bounds(self) -> bool:
+        """Whether the bounds of its actions are those of its action space."""
+        return self._spaces.action is not None
 
     @property
     def action_size(self) -> int:
@@ -95,12 +106,14 @@ class GymnasiumEnvironment:
         """The same environment, whose episodes are truncated after `horizon` steps."""
         check_horizon(horizon)
         changed = copy.copy(self)
+        changed._spec = None
         changed.horizon = changed._stated = int(horizon)
         return changed
 
     def with_action_bounds(self, bounds: ActionSpace) -> Self:
         """The same environment, whose actions lie within `bounds` and within those bounds that it has itself."""
         changed = copy.copy(self)
+        changed._spec = None
         changed._action = self._spaces.within(self.name, bounds)
         return changed
 
@@ -171,10 +184,12 @@ class _Spaces:
         self.obs_shape = (size,)
         actions = actions_of(env.action_space, name)
         self.action, self.action_size = actions.space, actions.size
-        self.words = str(env.action_space)
-        self.low, self.high = np.zeros(0), np.zeros(0)
-        if isinstance(env.action_space, gymnasium.spaces.Box):
-            self.low, self.high = env.action_space.low.reshape(-1), env.action_space.high.reshape(-1)
+        self.action_space = env.action_space
+
+    @property
+    def words(self) -> str:
+        """The action space, for errors."""
+        return quoted(self.action_space)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -184,9 +199,11 @@ class _Spaces:
 
     def within(self, name: str, bounds: ActionSpace) -> Continuous:
         """Bounds that are also within those of the space."""
-        if not isinstance(bounds, Continuous) or len(bounds.low) != len(self.low):
+        space = self.action_space
+        if not isinstance(bounds, Continuous) or not isinstance(space, Box) or len(bounds.low) != self.action_size:
             raise SpecError(f"{name} has the action space {self.words}: its bounds cannot be {bounds}")
-        low, high = np.maximum(bounds.low, self.low), np.minimum(bounds.high, self.high)
+        low = np.maximum(bounds.low, space.low.reshape(-1))
+        high = np.minimum(bounds.high, space.high.reshape(-1))
         return Continuous(tuple(low.tolist()), tuple(high.tolist()))
 
 

@@ -92,8 +92,8 @@ class CheckedEnv:
         self._decode = None if plain else actions_of(actions, name).decode
         """From a policy's actions to the environment's, if they differ."""
         self._dtype: Any = actions.dtype
-        continuous = isinstance(actions, gymnasium.spaces.Box)
-        self.action_kind = self._dtype if plain or continuous else np.dtype(np.int64)
+        self._boxed = isinstance(actions, gymnasium.spaces.Box)
+        self.action_kind = self._dtype if plain or self._boxed else np.dtype(np.int64)
         """The type of a policy's actions, as `step` takes them."""
         self.frames_per_second = float(self._env.metadata.get("render_fps") or FRAMES_PER_SECOND)
 
@@ -112,6 +112,7 @@ class CheckedEnv:
         self._enter(STEP, seed, count + 1)
         if self._decode is not None:
             action = self._decode(action[None])[0].astype(self._dtype)
+            action = np.asarray(action) if self._boxed else action  # a Box without axes
         try:
             return self._stepped(self._env.step(action))
         except UnderstudyError:

@@ -20,7 +20,7 @@ from understudy.core.arrays import Array
 from understudy.core.errors import NeedsError, RunError, SpecError, check_whole, unknown
 from understudy.core.imports import find_own_code, load_name
 from understudy.core.text import quoted
-from understudy.core.types import Discrete, Spec
+from understudy.core.types import Continuous, Discrete, Spec
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import ActionValueEstimator, MonteCarlo
 from understudy.experts.answers import ask, check_numbers, check_range
@@ -48,6 +48,8 @@ class Expert:
     """Q^{π_E}(s, a), for algorithms that need it; None: `source.values` if it exists, else Monte Carlo samples."""
     timeout: float = 0.0
     """Seconds that a function may take to answer a batch of states; 0: no limit, since people may answer."""
+    clip: bool = False
+    """Whether continuous answers are clipped to the action bounds: bounds from demonstrations may be too narrow."""
 
     def budget(self, queries: int) -> "Expert":
         """The same expert with a limit on each run's queries. The last round is shortened to fit; then the run ends."""
@@ -78,6 +80,8 @@ class Expert:
 
         actions = ask(self.name, answer, len(obs), self.timeout)
         actions = check_numbers(self.name, "actions", actions, (len(obs), *spec.action.shape))
+        if self.clip and isinstance(spec.action, Continuous):
+            actions = np.clip(actions, spec.action.low, spec.action.high)
         check_range(self.name, actions, spec.action)
         return actions.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
 

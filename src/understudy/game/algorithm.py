@@ -81,6 +81,8 @@ class Algorithm(eqx.Module):
     """Episodes that a run collects in a round. On-Q algorithms have a field of this name."""
     moments: ClassVar[Any] = None
     """The user's moment function (`features`). Algorithms that take one have a field of this name."""
+    has_critic: ClassVar[bool] = True
+    """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 

@@ -1,7 +1,8 @@
 """Critics: the moment functions f that maximise a payoff, and gradient penalties for them.
 
 A critic maps one (t, s, a) to a number. f is a cost (see `payoffs`). A discrete action is an index, or a vector of
-probabilities that gradients can pass through.
+probabilities that gradients can pass through. `seen` are the indices of the observation that it sees
+(`Spec.critic_obs`; None: all); the others are 0 to it.
 """
 
 from abc import abstractmethod
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.core.types import Pair, Samples, Spec
-from understudy.game.features import Features, evaluate, state_action, width_of
+from understudy.game.features import Features, evaluate, state_action, visible, width_of
 from understudy.policies.networks import MLP, Activation
 
 
@@ -29,6 +30,7 @@ class MLPCritic(Critic):
     net: MLP
     features: Features = eqx.field(static=True)
     actions: int | None = eqx.field(static=True)
+    seen: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     @classmethod
     def init(
@@ -41,10 +43,10 @@ class MLPCritic(Critic):
         gain: float | Array | None = None,
     ) -> "MLPCritic":
         net = MLP.init(key, width_of(features, spec), hidden, 1, activation, gain)
-        return cls(net, features, spec.num_actions)
+        return cls(net, features, spec.num_actions, spec.critic_obs)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
-        width = self.net.weights[0].shape[0]
+        width, obs = self.net.weights[0].shape[0], visible(obs, self.seen)
         return self.net(evaluate(self.features, obs, as_vector(act, self.actions), width))[0]
 
 
@@ -55,16 +57,17 @@ class TimedCritic(Critic):
     features: Features = eqx.field(static=True)
     actions: int | None = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
+    seen: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     @classmethod
     def init(
         cls, key: Key[Array, ""], spec: Spec, hidden: tuple[int, ...], features: Features = state_action
     ) -> "TimedCritic":
         net = MLP.init(key, width_of(features, spec) + 1, hidden, 1)
-        return cls(net, features, spec.num_actions, spec.horizon)
+        return cls(net, features, spec.num_actions, spec.horizon, spec.critic_obs)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
-        width = self.net.weights[0].shape[0] - 1
+        width, obs = self.net.weights[0].shape[0] - 1, visible(obs, self.seen)
         moments = evaluate(self.features, obs, as_vector(act, self.actions), width)
         return self.net(jnp.append(moments, t / self.horizon))[0]
 
@@ -75,16 +78,18 @@ class LinearCritic(Critic):
     weights: Float[Array, " k"]
     features: Features = eqx.field(static=True)
     actions: int | None = eqx.field(static=True)
+    seen: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     @classmethod
     def init(cls, spec: Spec, features: Features = state_action) -> "LinearCritic":
-        return cls(jnp.zeros(width_of(features, spec)), features, spec.num_actions)
+        return cls(jnp.zeros(width_of(features, spec)), features, spec.num_actions, spec.critic_obs)
 
     def __call__(self, t: Int[Array, ""], obs: Array, act: Array) -> Float[Array, ""]:
         return self.weights @ self.moments(obs, act)
 
     def moments(self, obs: Array, act: Array) -> Float[Array, " k"]:
         """φ(s, a)."""
+        obs = visible(obs, self.seen)
         return evaluate(self.features, obs, as_vector(act, self.actions), self.weights.shape[0])
 
 

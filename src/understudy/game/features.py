@@ -23,6 +23,13 @@ def state_action(obs: Array, act: Array) -> Float[Array, " k"]:
     return jnp.concatenate([obs, act])
 
 
+def visible(obs: Float[Array, "... obs"], seen: tuple[int, ...] | None) -> Float[Array, "... obs"]:
+    """The observation as a critic sees it (`Spec.critic_obs`): other numbers than those at `seen` are 0. None: all."""
+    if seen is None:
+        return obs
+    return jnp.where(np.isin(np.arange(obs.shape[-1]), seen), obs, 0)
+
+
 def check_features(features: Any) -> None:
     """Raise unless the setting is None or a function of two arguments that can be a part of a compiled program."""
     if features is None:

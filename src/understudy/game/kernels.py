@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from understudy.core.arrays import namespace
 from understudy.core.types import Dataset, Spec, Transition
 from understudy.game.critics import as_vector
+from understudy.game.features import visible
 from understudy.policies.normalization import Normalization
 
 MAX_STEPS = 512
@@ -33,6 +34,8 @@ class GaussianKernel(eqx.Module):
     directions: Float[Array, "d D"]
     phases: Float[Array, " D"]
     actions: int | None = eqx.field(static=True)
+    seen: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    """Indices of the observation that the kernel sees (`Spec.critic_obs`)."""
 
     @classmethod
     def fit(cls, spec: Spec, demonstrations: Dataset, features: int) -> "GaussianKernel":
@@ -42,14 +45,14 @@ class GaussianKernel(eqx.Module):
         direction_key, phase_key = jax.random.split(jax.random.key(0))
         directions = jax.random.normal(direction_key, (size, features))
         phases = jax.random.uniform(phase_key, (features,), maxval=2 * jnp.pi)
-        kernel = cls(normalization, jnp.ones(()), directions, phases, spec.num_actions)
+        kernel = cls(normalization, jnp.ones(()), directions, phases, spec.num_actions, spec.critic_obs)
         bandwidth = bandwidth_of(_distances(kernel, demonstrations))
         return eqx.tree_at(lambda k: k.bandwidth, kernel, jnp.where(jnp.isfinite(bandwidth), bandwidth, 1.0))
 
     def points(self, steps: Transition) -> Float[Array, "n d"]:
         """(s, a) in the kernel's coordinates."""
         act = jax.vmap(as_vector, (0, None))(self.normalization.encode_act(steps.act), self.actions)
-        return jnp.concatenate([self.normalization.encode_obs(steps.obs), act], axis=-1)
+        return jnp.concatenate([visible(self.normalization.encode_obs(steps.obs), self.seen), act], axis=-1)
 
     def features(self, points: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """φ(x)."""

@@ -113,7 +113,9 @@ class PPO(RLPlayer):
         )
         net = eqx.tree_at(lambda n: (n.weights[-1], n.biases[-1]), net, replace_fn=lambda x: 0.01 * x)
         actor = Categorical(net) if discrete else Gaussian(net, log_std_min=-20.0, log_std_max=2.0, bound="clip")
-        value = MLP.init(value_key, spec.obs_size, self.hidden, 1, "tanh", init="uniform")
+        value = MLP.init(
+            value_key, spec.obs_size, self.hidden, 1, "tanh", input_indices=spec.critic_obs, init="uniform"
+        )
         return PPOState(actor, value, self._optimizer(self.lr).init((actor, value)))
 
     def improve(

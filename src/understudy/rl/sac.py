@@ -113,7 +113,9 @@ class SAC(RLPlayer):
         actor: Squashed = Gaussian(net, log_std_min=-20.0, log_std_max=2.0, bound="clip")
         if self.sde:
             actor = StateDependent.init(net, self.sde_log_std, self.sde_steps)
-        critics = twins(critics_key, spec.obs_size + spec.action_size, self.hidden, 1)
+        size = spec.obs_size + spec.action_size
+        seen = None if spec.critic_obs is None else (*spec.critic_obs, *range(spec.obs_size, size))
+        critics = twins(critics_key, size, self.hidden, 1, seen)
         log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
         init = optax.adam(self.lr).init
         return SACState(

@@ -16,8 +16,8 @@ in it, else 0 (`rl.base.Batch`). H(π(s)) is the entropy of the policy in s, at 
 The values of the other actions are extrapolated, V picks the largest, and without a bound they can diverge.
 
 The policy is softmax(Q_1 / α). Like TD3's actor it follows the first critic only, which halves the cost of acting. It
-is a `Categorical` with α folded into the last layer. With `Spec.policy_obs` the Q-networks have only the policy's
-inputs, since they are the policy.
+is a `Categorical` with α folded into the last layer. The Q-networks are the policy and the critics, so they see
+the numbers of the observation that both may see, `Spec.policy_obs` and `Spec.critic_obs`.
 
 Choosing α: an imitation game's rewards are about 1/N per step for N trajectories, 0.2 to 0.04 for 5 to 25. The entropy
 bonus is at most α log n per step: 0.0035 for α = 0.005 and two actions, 0.007 for four. That is small compared with the
@@ -41,6 +41,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from understudy.core.errors import (
+    SettingError,
     check_choice,
     check_fraction,
     check_layers,
@@ -98,7 +99,7 @@ class SoftQ(RLPlayer):
 
     def init(self, key: Key[Array, ""], spec: Spec) -> SoftQState:
         check_discrete("SoftQ", spec)
-        critics = twins(key, spec.obs_size, self.hidden, spec.action_size, spec.policy_obs)
+        critics = twins(key, spec.obs_size, self.hidden, spec.action_size, _inputs(spec))
         log_temperature = jnp.log(jnp.asarray(self.temperature, jnp.float32))
         init = optax.adam(self.lr).init
         targets: MLP = jax.tree.map(jnp.copy, critics)  # states are donated, so no array may appear twice
@@ -145,6 +146,19 @@ class SoftQ(RLPlayer):
     def _temperature(self, state: SoftQState) -> Float[Array, ""]:
         # A fixed temperature comes from the settings, so that it can be swept over with vmap.
         return jnp.asarray(self.temperature) if self.target_entropy is None else jnp.exp(state.log_temperature)
+
+
+def _inputs(spec: Spec) -> tuple[int, ...] | None:
+    """The indices of the observation that both the policy and the critics see; None: all."""
+    if spec.policy_obs is None or spec.critic_obs is None:
+        return spec.critic_obs if spec.policy_obs is None else spec.policy_obs
+    both = tuple(index for index in spec.policy_obs if index in spec.critic_obs)
+    if not both:
+        raise SettingError(
+            f"policy_obs is {spec.policy_obs} and critic_obs is {spec.critic_obs}: the Q-networks of SoftQ are the "
+            "policy and the critics, so the two need a common index"
+        )
+    return both
 
 
 def target(batch: Batch, targets: MLP, temperature: Float[Array, ""], discount: float | Array) -> Float[Array, " n"]:

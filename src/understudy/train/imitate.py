@@ -63,6 +63,7 @@ def imitate(
     checkpoint: str | os.PathLike[str] | None = None,
     visit: loop.Visit | None = None,
     policy_obs: Sequence[int | str] | None = None,
+    critic_obs: Sequence[int | str] | None = None,
     workers: int | None = None,
     logs: Logs | str | os.PathLike[str] | None = None,
     step_timeout: float = STEP_TIMEOUT,
@@ -89,7 +90,8 @@ def imitate(
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.
         visit: Called after each round with its number and a function that returns the states of all runs.
-        policy_obs: Indices of the observation that the policy sees, or names of its parts. Critics see all of it.
+        policy_obs: Indices of the observation that the policy sees, or names of its parts (default: all).
+        critic_obs: Those that critics and moment functions see (default: all).
         workers: Processes that step a Gymnasium environment (0: this process). The policies do not depend on it.
             Default: one per run, at most one per core; 0 for an environment that cannot be sent to another process.
         logs: A directory where each round is logged as CSV, or `Logs(directory, ["tensorboard"])`.
@@ -125,8 +127,14 @@ def imitate(
         queried = replace(queried, timeout=expert_timeout) if expert_timeout else queried
         if not records:
             queried.check(demonstrations.observations, env.spec)
-    seen = columns(demonstrations.obs_parts, policy_obs, "policy_obs")
-    spec = replace(demonstrations.spec, policy_obs=seen)  # Spec checks it
+    if critic_obs is not None and not algorithm.has_critic:
+        raise SettingError(f"{algorithm.card.title} has no critic: leave out critic_obs")
+    parts = demonstrations.obs_parts
+    spec = replace(  # Spec checks the indices
+        demonstrations.spec,
+        policy_obs=columns(parts, policy_obs, "policy_obs"),
+        critic_obs=columns(parts, critic_obs, "critic_obs"),
+    )
     count_list = _counts(episodes, demonstrations)
     check_size(algorithm, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
     seed_list = as_seeds(seeds)
@@ -141,8 +149,8 @@ def imitate(
     if checkpoint is not None:
         named = json.dumps([algorithm.card.name, settings])
         data = (training.steps, count_list, demonstrations.spec)
-        identity = {"settings": named, "demonstrations": data, "seeds": seed_list, "policy_obs": spec.policy_obs}
-        place = Checkpoint(checkpoint, identity)
+        seen = {"policy_obs": spec.policy_obs, "critic_obs": spec.critic_obs}
+        place = Checkpoint(checkpoint, {"settings": named, "demonstrations": data, "seeds": seed_list, **seen})
     collector = collector_for(algorithm, env, queried, [seed for _, seed in pairs], workers, step_timeout)
     environment = None if env is None else named_env(given, env)
     request = {
@@ -156,6 +164,7 @@ def imitate(
         "episodes": count_list,
         "holdout": float(holdout),
         "policy_obs": None if spec.policy_obs is None else list(spec.policy_obs),
+        "critic_obs": None if spec.critic_obs is None else list(spec.critic_obs),
         "demonstrations": summary(demonstrations),
         "env": None if environment is None else environment.to_json(),
     }
@@ -299,7 +308,7 @@ def summary(demonstrations: Demonstrations) -> dict[str, Any]:
     else:
         known = None if stated is None else stated._asdict()
     spec = asdict(demonstrations.spec)
-    del spec["policy_obs"]  # a setting of the run, not of the demonstrations
+    del spec["policy_obs"], spec["critic_obs"]  # settings of the run, not of the demonstrations
     return {
         "digest": digest(demonstrations.transitions()),
         "env": demonstrations.env,

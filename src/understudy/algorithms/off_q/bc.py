@@ -76,6 +76,7 @@ class BC(Algorithm):
         collects="nothing",
         reference="Pomerleau 1989",
     )
+    has_critic: ClassVar[bool] = False
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
 
     loss: Literal["squared", "likelihood"] = eqx.field(static=True, default="squared")

@@ -64,6 +64,7 @@ class DAgger(Algorithm):
         "lander": {"gradient_steps": 10_000},
         "forest": {"gradient_steps": 5_000},
     }
+    has_critic: ClassVar[bool] = False
     small: ClassVar[dict[str, Any]] = {
         "rounds": 2,
         "gradient_steps": 2,
