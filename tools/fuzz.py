@@ -32,6 +32,7 @@ COUNTS = {
     "demonstrations": 24_000,
     "policies": 2000,
     "weights": 1000,
+    "models": 5000,
     "runs": 1500,
     "checkpoints": 600,
     "studies": 600,

@@ -28,6 +28,7 @@ from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, P
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.experts.bundled import load_expert
 from understudy.experts.expert import Expert
+from understudy.experts.sb3 import policy_from_sb3
 from understudy.experts.weights import policy_from_weights
 from understudy.game import Algorithm, Card
 from understudy.policies.actor import Actor
@@ -70,6 +71,7 @@ __all__ = [
     "load_policy",
     "load_run",
     "make",
+    "policy_from_sb3",
     "policy_from_weights",
     "record",
     "rl",

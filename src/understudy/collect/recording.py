@@ -13,7 +13,8 @@ from understudy.core.errors import check_not_negative, check_seed, check_share, 
 from understudy.core.types import Discrete, Spec
 from understudy.data import Demonstrations
 from understudy.envs import make, public_name
-from understudy.experts.expert import Expert, Function, as_expert
+from understudy.experts.expert import Expert, as_expert
+from understudy.experts.functions import Function
 from understudy.policies import Carry, Policy
 from understudy.policies.actor import Actor
 
