@@ -37,6 +37,7 @@ COUNTS = {
     "arrays": 6000,
     "policies": 2000,
     "weights": 1000,
+    "models": 5000,
     "runs": 1500,
     "checkpoints": 600,
     "studies": 600,

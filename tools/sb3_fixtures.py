@@ -9,6 +9,7 @@ that `model.predict` returns for them; for a model with VecNormalize also its st
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -32,6 +33,23 @@ MODELS = {
     "ppo-elu": (PPO, "CartPole-v1", ARCH | {"activation_fn": torch.nn.ELU}, {}),
 }
 """Name: class, environment, policy_kwargs, further settings."""
+CLIPPED = {"ppo": 2.0, "sac-sde-tanh": 2 * np.tanh(2.0)}
+"""Models with an action at this limit."""
+
+
+def varied_actions(name: str, model: Any, obs: np.ndarray) -> np.ndarray:
+    """Set random weights for which the actions vary, and some are clipped where that is to be tested."""
+    for seed in range(1000):  # new networks answer with almost the same action everywhere
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in model.policy.parameters():
+                parameter.copy_(0.7 * torch.randn(parameter.shape, generator=generator))
+        actions, _ = model.predict(obs, deterministic=True)
+        limit = CLIPPED.get(name)
+        varied = np.std(actions.astype(float)) > 0.3
+        if varied and (limit is None or np.isclose(np.abs(actions).max(), limit, atol=1e-6)):
+            return actions
+    raise RuntimeError(f"{name}: no seed gives actions that vary")
 
 
 def main() -> None:
@@ -52,14 +70,10 @@ def main() -> None:
                 "epsilon": venv.epsilon,
             }
         model = kind("MlpPolicy", venv, policy_kwargs=dict(policy), device="cpu", seed=number, **settings)
-        generator = torch.Generator().manual_seed(number)
-        with torch.no_grad():  # new networks answer with almost the same action everywhere
-            for parameter in model.policy.parameters():
-                parameter.copy_(0.7 * torch.randn(parameter.shape, generator=generator))
-        model.save(folder / f"{name}.zip")
         obs = random.normal(size=(20, *venv.observation_space.shape)).astype(np.float32)
         seen = venv.normalize_obs(obs) if isinstance(venv, VecNormalize) else obs
-        actions, _ = model.predict(seen, deterministic=True)
+        actions = varied_actions(name, model, seen)
+        model.save(folder / f"{name}.zip")
         np.savez(folder / f"{name}.npz", observations=obs, actions=actions, **extra)
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from understudy.evaluation.video import record_video
     from understudy.experts.bundled import load_expert
     from understudy.experts.expert import Expert
+    from understudy.experts.sb3 import policy_from_sb3
     from understudy.experts.weights import policy_from_weights
     from understudy.game import Algorithm, Card
     from understudy.policies.actor import Actor
@@ -79,6 +80,7 @@ __all__ = [
     "load_policy",
     "load_run",
     "make",
+    "policy_from_sb3",
     "policy_from_weights",
     "record",
     "record_video",
@@ -118,6 +120,7 @@ _MODULES = {
     "load_policy": "policies.saved",
     "load_run": "train.results",
     "make": "envs",
+    "policy_from_sb3": "experts.sb3",
     "policy_from_weights": "experts.weights",
     "record": "collect.recording",
     "record_video": "evaluation.video",

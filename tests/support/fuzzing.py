@@ -20,6 +20,7 @@ import numpy as np
 
 import understudy as us
 from support.mutations import loaded, mutate_directory, mutate_file
+from support.sb3_mutations import FIRED
 from support.training import EveryRound, assert_same, ctrl_c
 from understudy.core.types import MOST_ACTIONS, MOST_STEPS
 from understudy.data.details import Details
@@ -196,6 +197,22 @@ def load_weights(path: Path) -> Actor:
     return us.policy_from_weights(path, WEIGHTS_FOR[path.stem])
 
 
+def make_models(folder: Path) -> list[Path]:
+    """Models that Stable-Baselines3 saved (tools/sb3_fixtures.py)."""
+    models = Path(__file__).parents[1] / "data_files" / "sb3"
+    names = ("sac-sde-tanh", "td3", "ppo", "ppo-discrete", "dqn")
+    return [Path(shutil.copy(models / f"{name}.zip", folder)) for name in names]
+
+
+def load_model(path: Path) -> Actor:
+    task = "CartPole-v1" if path.stem in ("ppo-discrete", "dqn") else "Pendulum-v1"
+    WEIGHTS_FOR[task] = WEIGHTS_FOR.get(task) or us.make(task)
+    try:
+        return us.policy_from_sb3(path, WEIGHTS_FOR[task])
+    finally:
+        assert not FIRED
+
+
 def make_runs(folder: Path) -> list[Path]:
     learner = us.bc(rounds=2, gradient_steps=2, batch_size=8, hidden=(4,))
     us.imitate(learner, us.load("Pendulum", episodes=2), episodes=[1, 2], seeds=2).save(folder / "run")
@@ -249,6 +266,7 @@ TARGETS = {
     "demonstrations": Target(make_demonstrations, us.load, check_demonstrations),
     "policies": Target(make_policies, us.load_policy, check_actor),
     "weights": Target(make_weights, load_weights, check_actor),
+    "models": Target(make_models, load_model, check_actor),
     "runs": Target(make_runs, us.load_run, check_run),
     "checkpoints": Target(make_checkpoints, resume, check_resumed),
 }

@@ -16,10 +16,11 @@ import numpy as np
 
 from support.byte_mutations import BYTES, Mutation
 from support.npz_mutations import NPZ
+from support.sb3_mutations import SB3
 from support.text_mutations import CSV, JSON, TEXT
 from understudy.core.errors import UnderstudyError
 
-KINDS: dict[str, tuple[Mutation, ...]] = {"npz": NPZ, "json": JSON, "csv": CSV, "toml": TEXT}
+KINDS: dict[str, tuple[Mutation, ...]] = {"npz": NPZ, "json": JSON, "csv": CSV, "toml": TEXT, "zip": SB3}
 """The mutations of each kind of file, by the ending of its name. Any other file: `BYTES`."""
 
 

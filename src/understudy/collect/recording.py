@@ -16,7 +16,8 @@ from understudy.core.spaces import MARGIN, margin_bounds
 from understudy.core.types import Discrete, Spec
 from understudy.data import Demonstrations
 from understudy.envs import GymnasiumEnvironment, make, public_name
-from understudy.experts.expert import Expert, Function, as_expert
+from understudy.experts.expert import Expert, as_expert
+from understudy.experts.functions import Function
 from understudy.policies import Carry, Policy
 from understudy.policies.actor import Actor
 

@@ -35,6 +35,8 @@ from understudy.core.text import quoted
 __all__ = ["LIMIT", "NUMBERS", "TEXT", "Expected", "FileReader", "Header", "mismatch", "read_limit"]
 LIMIT = "UNDERSTUDY_READ_LIMIT"
 LEAST, FACTOR, SHARE = 256_000_000, 4, 0.25
+SMALL = 16_000_000
+"""Bytes of members of an archive that are not arrays, whatever the size of the archive."""
 LONGEST_TEXT = 64_000_000
 LONGEST_PATH, LONGEST_REASON = 1000, 240
 """Characters of a message. A path is the person's own text; a reason may quote the file."""
@@ -70,6 +72,12 @@ class FileReader:
         except Exception as error:
             raise self.damaged(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
 
+    def start(self, count: int) -> bytes:
+        """The first bytes of a regular file, which tell its kind."""
+        with self._opened() as file, self.guarded():
+            data: bytes = file.read(count)
+            return data
+
     def bytes(self, limit: int = LONGEST_TEXT) -> bytes:
         """The contents of a regular file of at most `limit` bytes."""
         with self._opened() as file:
@@ -78,12 +86,6 @@ class FileReader:
                 raise self.damaged(f"it has {readable(size)}, and at most {readable(limit)} are read")
             with self.guarded():
                 return file.read(limit)
-
-    def start(self, count: int) -> bytes:
-        """The first bytes of a regular file, which tell its kind."""
-        with self._opened() as file, self.guarded():
-            data: bytes = file.read(count)
-            return data
 
     def digest(self) -> str:
         """The sha256 of a regular file."""
@@ -134,17 +136,17 @@ class FileReader:
             return list(members)
 
     def members(
-        self, wanted: Callable[[str], bool], most: int | None = None, inside: bytearray | None = None
+        self, wanted: Callable[[str], bool], most: int = SMALL, inside: bytearray | None = None
     ) -> dict[str, bytearray]:
         """The contents of some members of a zip archive, by name. `inside` is an archive that is a member itself.
 
-        Together they may have `most` bytes; None: as much as the arrays of an npz file of this size.
+        Together they may have `most` bytes or 4 times the size of the archive, whichever is more.
         """
         with self._opened() if inside is None else io.BytesIO(inside) as file, self._archive(file) as (archive, found):
             chosen = {name: member for name, member in found.items() if wanted(name)}
-            total = sum(member.file_size for member in chosen.values())
-            self.check_total(total, read_limit(file.seek(0, os.SEEK_END)))
-            if most is not None and total > most:
+            total, limit = sum(member.file_size for member in chosen.values()), FACTOR * file.seek(0, os.SEEK_END)
+            if total > max(most, limit) or total > read_limit(limit):
+                most = min(max(most, limit), read_limit(limit))
                 raise self.damaged(f"{', '.join(chosen)} has {readable(total)}, and at most {readable(most)} are read")
             contents = {}
             for name, member in chosen.items():

@@ -64,19 +64,19 @@ class BatchFunction:
         name = f"the expert {self.__name__}"
         if batch_error is not None:
             again = "" if one_error is None else f", and {reason(one_error)} for one"
-            hint = "" if one_error is not None else f"; {self._advice(None, number)}"
+            hint = "" if one_error is not None else f"; {self._advice(None, number, len(rows))}"
             raise WorkerError(f"{name} raised {reason(batch_error)} for {len(rows)} observations{again}{hint}")
         try:
             check_numbers(name, "actions", batch, (len(rows), *shape))
         except SpecError as error:
-            raise SpecError(f"{error}; {self._advice(batch, number)}") from None
+            raise SpecError(f"{error}; {self._advice(batch, number, len(rows))}") from None
         raise AssertionError("unreachable")
 
-    def _advice(self, batch: Any, one: np.ndarray | None) -> str:
+    def _advice(self, batch: Any, one: np.ndarray | None, rows: int) -> str:
         """The line that makes an expert of the function."""
         name, space = self.__name__, self._spec.action
         numbers, count = as_numbers(batch), space.n if isinstance(space, Discrete) else None
-        found = None if numbers is None else numbers.shape[1:] if numbers.ndim else None
+        found = None if numbers is None or numbers.shape[:1] != (rows,) else numbers.shape[1:]
         size = 1 if one is None else one.size
         if isinstance(batch, tuple) and len(batch) == 2:
             line = f"lambda obs: {name}(obs)[0]"

@@ -27,7 +27,7 @@ import numpy as np
 
 from understudy.core.errors import NeedsError, SettingError, SpecError
 from understudy.core.paths import checked_path
-from understudy.core.reader import LONGEST_TEXT, Expected, FileReader
+from understudy.core.reader import Expected, FileReader
 from understudy.core.text import quoted
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.envs import make, public_name
@@ -113,7 +113,7 @@ def read_statistics(path: Path) -> Observed:
 
 def _settings(reader: FileReader) -> dict[str, Any]:
     """The settings in `data`. Values that are objects keep only the texts of their attributes."""
-    data = reader.members(lambda name: name == SETTINGS, LONGEST_TEXT).get(SETTINGS)
+    data = reader.members(lambda name: name == SETTINGS).get(SETTINGS)
     if data is None:
         raise reader.damaged(f"it has no {SETTINGS}")
     with reader.guarded():

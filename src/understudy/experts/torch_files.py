@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.memory import readable
-from understudy.core.reader import FileReader
+from understudy.core.reader import SMALL, FileReader
 from understudy.core.text import quoted
 
 LONGEST_PICKLE = 4_000_000
@@ -82,12 +82,16 @@ class TensorFile:
         self._data = found[member]
         if not self._data.startswith(b"PK"):
             raise reader.damaged(f"{member} has the format of PyTorch before 1.6: load and save the model again")
-        pickles = self._read(lambda name: name.endswith("/data.pkl"), LONGEST_PICKLE)
+        pickles = self._read(lambda name: name.endswith("/data.pkl"))
         if len(pickles) != 1:
             raise reader.damaged(f"{member} is not a file of torch.save: it has {len(pickles)} data.pkl")
         ((name, program),) = pickles.items()
+        if len(program) > LONGEST_PICKLE:
+            raise reader.damaged(
+                f"its pickle has {readable(len(program))}, and at most {readable(LONGEST_PICKLE)} are read"
+            )
         self._folder = name.removesuffix("data.pkl")
-        order = self._read(lambda name: name == f"{self._folder}byteorder", 100).get(f"{self._folder}byteorder")
+        order = self._read(lambda name: name == f"{self._folder}byteorder").get(f"{self._folder}byteorder")
         if order not in (None, b"little"):
             raise reader.damaged(f"{member} has the byte order {quoted(bytes(order or b''), 20)}: little is read")
         with reader.guarded():
@@ -104,7 +108,7 @@ class TensorFile:
         storages = self._read(keys.__contains__)
         return {name: self._array(name, tensor, storages) for name, tensor in tensors.items()}
 
-    def _read(self, wanted: Any, most: int | None = None) -> dict[str, bytearray]:
+    def _read(self, wanted: Any, most: int = SMALL) -> dict[str, bytearray]:
         return self._reader.members(wanted, most, self._data)
 
     def _array(self, name: str, tensor: Tensor, storages: dict[str, bytearray]) -> np.ndarray:
@@ -217,7 +221,7 @@ class _Machine:
         return values
 
     def _after_mark(self) -> list[Any]:
-        values = []
+        values: list[Any] = []
         while self._stack:
             value = self._stack.pop()
             if value is _Mark:
