@@ -93,6 +93,13 @@ class Hdf5File:
     def is_group(self, path: str) -> bool:
         return self.has(path) and isinstance(self._opened(path), self._h5py.h5g.GroupID)
 
+    def declared(self, path: str) -> tuple[tuple[int, ...], np.dtype]:
+        """The shape and the type of a dataset, which may be of any kind."""
+        found = self._opened(path)
+        if not isinstance(found, self._h5py.h5d.DatasetID):
+            raise self.damaged(f"'{path}' is a group")
+        return tuple(int(length) for length in found.shape), found.dtype
+
     def dataset(self, path: str, itemsize: int = 4, rows: int | None = None, kinds: str = NUMBERS) -> Stored:
         """A dataset, checked and not yet read. Its size counts for the limit of the file.
 
@@ -102,10 +109,9 @@ class Hdf5File:
             rows: Rows that will be read; None: all.
             kinds: NumPy's kinds of dtypes.
         """
+        shape, _ = self.declared(path)
         found = self._opened(path)
-        if not isinstance(found, self._h5py.h5d.DatasetID):
-            raise self.damaged(f"'{path}' is a group")
-        dtype, shape = self._type(path, found, kinds), tuple(int(length) for length in found.shape)
+        dtype = self._type(path, found, kinds)
         read = shape if rows is None else (min(rows, shape[0]), *shape[1:])
         self.reserve(array_bytes(read, np.uint8) * max(itemsize, dtype.itemsize))
         return self._stored(path, found, dtype, shape)
@@ -194,8 +200,8 @@ class Hdf5File:
         for code, _, _, name in filters:
             if code not in FILTERS:
                 raise self.damaged(
-                    f"'{path}' is stored with the filter {code} {quoted(name.decode(errors='replace'), 40)}, and only gzip "
-                    "is read; h5repack -f GZIP=4 converts it"
+                    f"'{path}' is stored with the filter {code} {quoted(name.decode(errors='replace'), 40)}, and only "
+                    "gzip is read; h5repack -f GZIP=4 converts it"
                 )
         codes = tuple(code for code, *_ in filters)
         stored = Stored(self._raw, self._size, path, shape, dtype, codes, self.damaged)
@@ -264,6 +270,9 @@ class Hdf5Reader(FileReader):
             if start != SIGNATURE:
                 raise self.damaged("not an HDF5 file" if start else "an empty file")
             with h5py.File(_Watched(raw), "r") as file:
+                made = file.id.get_create_plist()
+                if made.get_sizes() != (8, 8) or made.get_userblock() != 0:
+                    raise self.damaged("an HDF5 file with an unusual layout; h5repack converts it")
                 yield Hdf5File(self, raw, file)
 
     def signed(self) -> bool:

@@ -72,7 +72,7 @@ class Stored:
             self._check_place(one.byte_offset, one.size)
 
     def read(self, start: int = 0, stop: int | None = None, dtype: Any = None) -> np.ndarray:
-        """Rows from `start` to before `stop`, as another type if `dtype` is given. Too large numbers become infinite."""
+        """Rows from `start` to before `stop`, as type `dtype` if given. Numbers that are too large become infinite."""
         if not self.shape:
             start, stop, out = 0, 1, np.empty((1,), dtype or self.dtype)
         else:

@@ -10,10 +10,7 @@ infos["is_success"] is 1 at any of its steps. Rewards that are all NaN are unkno
 """
 
 import json
-import os
-import re
-from collections.abc import Iterator
-from itertools import islice
+from collections import OrderedDict  # Gymnasium sorts the keys of a plain dict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import registry
 
-from understudy.core.errors import DemonstrationError, SettingError, UnderstudyError
+from understudy.core.errors import DemonstrationError, SettingError
 from understudy.core.hdf5 import load_h5py
 from understudy.core.spaces import flat_observations
 from understudy.core.storage import atomic_directory, write_json
@@ -32,25 +29,20 @@ from understudy.data.details import Details
 from understudy.data.formats.base import Format, Selection
 from understudy.data.formats.minari_hdf5 import MAIN, open_episodes
 from understudy.data.formats.minari_metadata import METADATA, Metadata, Opener, Source, data_folder, read_metadata
+from understudy.data.formats.minari_places import LONGEST_PATH, id_of, locate, missing
 from understudy.data.formats.minari_spaces import space_text
 
 SOURCES: dict[str, Opener] = {"hdf5": open_episodes}
 """How the episodes are read, by metadata.json's `data_format`."""
-ROOT = "MINARI_DATASETS_PATH"
-ID = re.compile(r"(?:[-_\w]+/)*[-_\w]+-v\d+")
-"""The name of a data set: (namespace/)name-v0."""
-DEEPEST, SHOWN = 4, 20
-"""Levels of namespaces that are searched, and ids that are shown."""
 MINARI_VERSION = "0.5.0"
 """The first version of Minari with this layout."""
-LONGEST_PATH = 1000
 
 
 def read(path: Path, selection: Selection) -> Demonstrations:
     """Read a data set: its directory, the folder `data` in it, or main_data.hdf5."""
     folder = data_folder(path)
     if folder is None:
-        raise _missing(path)
+        raise missing(path)
     if selection.filter is not None:
         raise SettingError(f"filter is '{quoted(selection.filter)}': Minari data sets have no filters")
     metadata = read_metadata(folder, selection.keys)
@@ -192,7 +184,7 @@ def _write_episodes(d: Demonstrations, last: np.ndarray, file: Any) -> None:
 
 def _metadata(d: Demonstrations, path: Path) -> dict[str, Any]:
     if d.obs_parts:
-        observed: Any = spaces.Dict({name: _unbounded(size) for name, size in d.obs_parts})
+        observed: Any = spaces.Dict(OrderedDict((name, _unbounded(size)) for name, size in d.obs_parts))
     else:
         observed = _unbounded(d.observations.shape[1])
     if isinstance(d.action_space, Discrete):
@@ -208,7 +200,7 @@ def _metadata(d: Demonstrations, path: Path) -> dict[str, Any]:
         "jpeg_encoding": True,
         "observation_space": space_text(observed),
         "action_space": space_text(acted),
-        "dataset_id": _id(path),
+        "dataset_id": id_of(path),
         "minari_version": MINARI_VERSION,
         "understudy": {"env": d.env, "horizon": d.horizon},
     }
@@ -220,49 +212,6 @@ def _metadata(d: Demonstrations, path: Path) -> dict[str, Any]:
 
 def _unbounded(size: int) -> spaces.Box:
     return spaces.Box(-np.inf, np.inf, (size,), np.float32)
-
-
-def _id(path: Path) -> str:
-    """The id of a data set at a path: its place under Minari's root, or its name."""
-    whole = path.absolute()
-    inside = whole.is_relative_to(root().absolute())
-    name = whole.relative_to(root().absolute()).as_posix() if inside else whole.name
-    return name if ID.fullmatch(name) else f"{re.sub(r'[^-_0-9a-zA-Z]+', '-', whole.name).strip('-') or 'data'}-v0"
-
-
-def root() -> Path:
-    """The directory of all local data sets."""
-    return Path(os.environ.get(ROOT) or Path("~/.minari/datasets").expanduser())
-
-
-def locate(text: str) -> Path:
-    """The path of "minari:TEXT": an existing path, or an id under the root; any other text is a new path."""
-    return Path(text) if Path(text).exists() or not ID.fullmatch(text) else root() / text
-
-
-def _missing(path: Path) -> UnderstudyError:
-    if path.is_absolute() and path.is_relative_to(root()) and not path.exists():
-        name = path.relative_to(root()).as_posix()
-        local = list(islice(_local(root(), 0), SHOWN + 1))
-        known = ", ".join(local[:SHOWN]) + (", ..." if len(local) > SHOWN else "") if local else "none"
-        return DemonstrationError(
-            f"no Minari data set '{quoted(name)}' in '{quoted(root(), LONGEST_PATH)}' (there: {quoted(known, 300)}): "
-            f"'minari download {quoted(name)}' downloads one"
-        )
-    return DemonstrationError(
-        f"'{quoted(path, LONGEST_PATH)}' has no data/{METADATA}: pass a Minari data set or its id"
-    )
-
-
-def _local(folder: Path, depth: int) -> Iterator[str]:
-    """The ids below a folder."""
-    if not folder.is_dir():
-        return
-    for entry in sorted(folder.iterdir()):
-        if (entry / "data" / METADATA).is_file():
-            yield entry.relative_to(root()).as_posix()
-        elif depth < DEEPEST and entry.is_dir() and not entry.is_symlink() and not entry.name.startswith("."):
-            yield from _local(entry, depth + 1)
 
 
 def _recognises(path: Path) -> bool:

@@ -10,6 +10,7 @@ Dict, Tuple    {"type": "Dict", "subspaces": {...}}, {"type": "Tuple", "subspace
 
 import json
 import math
+from collections import OrderedDict  # Gymnasium sorts the keys of a plain dict
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def _space(value: Any, depth: int) -> spaces.Space[Any]:
             raise ValueError(f"a {kind} space with {len(inner)} subspaces at depth {depth}")
         if kind == "Tuple":
             return spaces.Tuple([_space(one, depth + 1) for one in inner])
-        return spaces.Dict({name: _space(one, depth + 1) for name, one in inner.items()})
+        return spaces.Dict(OrderedDict((name, _space(one, depth + 1)) for name, one in inner.items()))
     return _leaf(kind, value)
 
 
