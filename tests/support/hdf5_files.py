@@ -135,7 +135,7 @@ def _stacked(space: Any, values: list[Any]) -> Any:
         return {name: _stacked(one, [value[name] for value in values]) for name, one in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(_stacked(one, [value[i] for value in values]) for i, one in enumerate(space.spaces))
-    return np.stack([np.asarray(value) for value in values])
+    return values if isinstance(space, spaces.Text) else np.stack([np.asarray(value) for value in values])
 
 
 def make_valid(kind: str, folder: Path) -> list[Path]:

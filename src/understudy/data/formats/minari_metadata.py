@@ -114,9 +114,9 @@ def read_metadata(folder: Path, keys: tuple[str, ...]) -> Metadata:
     with reader.guarded():
         observed, acted = parse_space(value["observation_space"]), parse_space(value["action_space"])
     try:
-        actions = actions_of(acted, reader.name)
+        actions = actions_of(acted, "the data set")
     except SpecError as error:
-        raise DemonstrationError(str(error)) from error
+        raise DemonstrationError(f"'{reader.name}': {quoted(error, 300)}") from error
     env, horizon = _environment(reader, value)
     name = value.get("dataset_id")
     return Metadata(
