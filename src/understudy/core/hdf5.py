@@ -1,0 +1,285 @@
+"""HDF5 files that somebody else may have written.
+
+The HDF5 library reads only the structure of a file: names, types, shapes, and where the numbers lie. `core.hdf5_arrays`
+reads the numbers from the file itself. So no filter plugin is ever loaded, and no chunk can grow beyond its size.
+
+Refused: links other than hard ones, datasets with their numbers in another file (external storage, virtual datasets),
+types other than plain numbers and text, filters other than gzip, shuffle and fletcher32, and parts that were never
+written. Groups are opened by name, never walked, so that a group that contains itself does no harm.
+
+All arrays together have the limit of npz files (`core.reader.read_limit`), compared before they are read.
+"""
+
+import io
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.core.errors import UnderstudyError, missing_extra
+from understudy.core.hdf5_arrays import FILTERS, Stored
+from understudy.core.memory import array_bytes
+from understudy.core.reader import MOST_MEMBERS, NUMBERS, FileReader, read_limit
+from understudy.core.text import quoted
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+HEAP, HEAP_HEADER = b"GCOL", 16
+"""How a heap of texts of different lengths begins, and the bytes in front of it and of each of its objects."""
+LONGEST_ATTRIBUTE = 1_000_000
+"""Bytes of a text in a file, such as a JSON text with the settings of an environment."""
+MOST_TEXTS = 100_000
+MOST_CHUNKS = 2_000_000
+"""Pieces of one dataset."""
+WIDEST = 8
+"""Bytes of a number."""
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether a regular file begins as an HDF5 file does. It never raises."""
+    try:
+        return Hdf5Reader(path, "an HDF5 file", "").signed()
+    except UnderstudyError:
+        return False
+
+
+def load_h5py() -> Any:
+    """The library h5py."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise missing_extra("data", "HDF5 files need h5py") from error
+    return h5py
+
+
+class Hdf5File:
+    """An open HDF5 file. `Hdf5Reader.hdf5` opens it. Paths in it are names joined by slashes; "" is the root."""
+
+    def __init__(self, reader: "Hdf5Reader", raw: Any, file: Any):
+        self._reader, self._raw, self._file, self._h5py = reader, raw, file, load_h5py()
+        self._size = os.fstat(raw.fileno()).st_size
+        self._limit, self._total = read_limit(self._size), 0
+
+    @property
+    def name(self) -> str:
+        """The path of the file, for errors."""
+        return self._reader.name
+
+    def damaged(self, reason: object) -> UnderstudyError:
+        """The error for a file that is not what it should be."""
+        return self._reader.damaged(reason)
+
+    def reserve(self, size: int) -> None:
+        """Count bytes of arrays that will be read or made. Raises if there are too many."""
+        self._total += size
+        self._reader.check_total(self._total, self._limit)
+
+    def names(self, path: str = "") -> list[str]:
+        """The names in a group, sorted."""
+        group = self._group(path)
+        if len(group) > MOST_MEMBERS:
+            raise self.damaged(f"'{path}' has {len(group)} members, and at most {MOST_MEMBERS} are read")
+        return sorted(name.decode("utf-8", "backslashreplace") for name in group)
+
+    def has(self, path: str) -> bool:
+        """Whether there is something under a path. It may be a link."""
+        parent, _, name = path.rpartition("/")
+        group = self._opened(parent) if not parent or self.has(parent) else None
+        return isinstance(group, self._h5py.h5g.GroupID) and group.links.exists(name.encode())
+
+    def is_group(self, path: str) -> bool:
+        return self.has(path) and isinstance(self._opened(path), self._h5py.h5g.GroupID)
+
+    def declared(self, path: str) -> tuple[tuple[int, ...], np.dtype]:
+        """The shape and the type of a dataset, which may be of any kind."""
+        found = self._opened(path)
+        if not isinstance(found, self._h5py.h5d.DatasetID):
+            raise self.damaged(f"'{path}' is a group")
+        return tuple(int(length) for length in found.shape), found.dtype
+
+    def dataset(self, path: str, itemsize: int = 4, rows: int | None = None, kinds: str = NUMBERS) -> Stored:
+        """A dataset, checked and not yet read. Its size counts for the limit of the file.
+
+        Args:
+            path: Its names, joined by slashes.
+            itemsize: Bytes of one number after the caller has converted it, if that is more than in the file.
+            rows: Rows that will be read; None: all.
+            kinds: NumPy's kinds of dtypes.
+        """
+        shape, _ = self.declared(path)
+        found = self._opened(path)
+        dtype = self._type(path, found, kinds)
+        read = shape if rows is None else (min(rows, shape[0]), *shape[1:])
+        self.reserve(array_bytes(read, np.uint8) * max(itemsize, dtype.itemsize))
+        return self._stored(path, found, dtype, shape)
+
+    def attribute(self, path: str, name: str) -> str | None:
+        """The text of an attribute, or None."""
+        h5a = self._h5py.h5a
+        owner = self._opened(path)
+        if not h5a.exists(owner, name.encode()):
+            return None
+        found = h5a.open(owner, name.encode())
+        kind = found.get_type()
+        if not isinstance(kind, self._h5py.h5t.TypeStringID) or math.prod(found.shape) != 1:
+            raise self.damaged(f"the attribute '{name}' of '{path}' is not a text")
+        if found.get_storage_size() > LONGEST_ATTRIBUTE:
+            raise self.damaged(f"the attribute '{name}' of '{path}' has {found.get_storage_size()} bytes")
+        value = np.empty(found.shape, found.dtype)
+        found.read(value)
+        return self._text(f"{path}.{name}", value.reshape(-1)[0])
+
+    def texts(self, path: str) -> list[str]:
+        """A dataset of texts."""
+        found = self._opened(path)
+        if not isinstance(found, self._h5py.h5d.DatasetID) or not isinstance(
+            found.get_type(), self._h5py.h5t.TypeStringID
+        ):
+            raise self.damaged(f"'{path}' is not a list of texts")
+        count = math.prod(found.shape)
+        if count > MOST_TEXTS or found.get_storage_size() > LONGEST_ATTRIBUTE * 10:
+            raise self.damaged(f"'{path}' has {count} texts, and at most {MOST_TEXTS} are read")
+        if found.dtype.kind == "S":
+            values = self.dataset(path, kinds="S").read().reshape(-1)
+        else:
+            if found.get_create_plist().get_nfilters() or self._foreign(found.get_create_plist()):
+                raise self.damaged(f"'{path}' is a compressed list of texts of different lengths")
+            values = np.empty(found.shape, found.dtype)
+            found.read(self._h5py.h5s.ALL, self._h5py.h5s.ALL, values)
+            values = values.reshape(-1)
+        return [self._text(path, value) for value in values]
+
+    def _text(self, path: str, value: Any) -> str:
+        data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value or b"")
+        if len(data) > LONGEST_ATTRIBUTE:
+            raise self.damaged(f"'{path}' has a text of {len(data)} bytes")
+        return data.decode("utf-8")
+
+    def _group(self, path: str) -> Any:
+        found = self._opened(path)
+        if not isinstance(found, self._h5py.h5g.GroupID):
+            raise self.damaged(f"'{path}' is not a group")
+        return found
+
+    def _opened(self, path: str) -> Any:
+        """The object under a path. Raises if it is not there, or is a link to somewhere else."""
+        h5g, h5l, h5o = self._h5py.h5g, self._h5py.h5l, self._h5py.h5o
+        found = h5g.open(self._file.id, b"/")
+        for name in path.split("/") if path else ():
+            if not isinstance(found, h5g.GroupID) or not found.links.exists(name.encode()):
+                raise self.damaged(f"it has no '{path}'")
+            if found.links.get_info(name.encode()).type != h5l.TYPE_HARD:
+                raise self.damaged(f"'{path}' is a link, and links are not followed")
+            found = h5o.open(found, name.encode())
+        return found
+
+    def _type(self, path: str, found: Any, kinds: str) -> np.dtype:
+        """The type of a dataset, which must be stored exactly as NumPy would."""
+        stored, dtype = found.get_type(), None
+        if isinstance(stored, self._h5py.h5t.TypeCompoundID | self._h5py.h5t.TypeVlenID | self._h5py.h5t.TypeArrayID):
+            raise self.damaged(f"'{path}' holds records or lists, not numbers")
+        dtype = stored.dtype
+        if dtype.kind not in kinds or dtype.hasobject or (dtype.kind != "S" and dtype.itemsize > WIDEST):
+            raise self.damaged(f"'{path}' has type {dtype}")
+        if dtype.kind != "S" and self._h5py.h5t.py_create(dtype, logical=True) != stored:
+            raise self.damaged(f"'{path}' has an unusual type, close to {dtype}")
+        return dtype
+
+    def _foreign(self, made: Any) -> bool:
+        """Whether a dataset's numbers lie in other files."""
+        return made.get_layout() == self._h5py.h5d.VIRTUAL or made.get_external_count() > 0
+
+    def _stored(self, path: str, found: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Stored:
+        made, h5d = found.get_create_plist(), self._h5py.h5d
+        if self._foreign(made):
+            raise self.damaged(f"'{path}' refers to other files, which are not read")
+        filters = [made.get_filter(i) for i in range(made.get_nfilters())]
+        for code, _, _, name in filters:
+            if code not in FILTERS:
+                raise self.damaged(
+                    f"'{path}' is stored with the filter {code} {quoted(name.decode(errors='replace'), 40)}, and only "
+                    "gzip is read; h5repack -f GZIP=4 converts it"
+                )
+        codes = tuple(code for code, *_ in filters)
+        stored = Stored(self._raw, self._size, path, shape, dtype, codes, self.damaged)
+        if math.prod(shape) == 0:
+            return stored
+        if made.get_layout() == h5d.CONTIGUOUS:
+            stored.offset = found.get_offset()
+        elif made.get_layout() == h5d.CHUNKED:
+            stored.chunk = tuple(int(length) for length in made.get_chunk())
+            pieces = math.prod(-(-length // size) for length, size in zip(shape, stored.chunk, strict=True))
+            if pieces > MOST_CHUNKS:
+                raise self.damaged(f"'{path}' has {pieces} chunks, and at most {MOST_CHUNKS} are read")
+            found.chunk_iter(stored.chunks.append)
+        else:  # compact: at most 64 kB, inside the structure of the file
+            stored.values = np.empty(shape, dtype)
+            found.read(self._h5py.h5s.ALL, self._h5py.h5s.ALL, stored.values)
+        stored.check()
+        return stored
+
+
+class _Watched(io.RawIOBase):
+    """A file as the HDF5 library sees it: a damaged heap of texts cannot be read.
+
+    The library searches a heap by adding up the sizes of its objects. A free space of size 0 would let it search for
+    ever (HDF5 2.0.0).
+    """
+
+    def __init__(self, raw: Any):
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._raw.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._raw.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._raw.readinto(buffer)
+        data = bytes(buffer[:count])
+        if data.startswith(HEAP):
+            at = HEAP_HEADER
+            while at + HEAP_HEADER <= len(data):
+                index = int.from_bytes(data[at : at + 2], "little")
+                size = int.from_bytes(data[at + 8 : at + 16], "little")
+                if index == 0 and size < HEAP_HEADER:
+                    raise OSError("a damaged heap of texts")
+                at += size if index == 0 else HEAP_HEADER + -(-size // 8) * 8
+        return count
+
+
+class Hdf5Reader(FileReader):
+    """Reads one HDF5 file."""
+
+    @contextmanager
+    def hdf5(self) -> Iterator[Hdf5File]:
+        """The open file. Whatever is wrong with it is an error of the reader's class, in one line."""
+        h5py = load_h5py()
+        with self._opened() as raw, self.guarded():
+            start = raw.read(len(SIGNATURE))
+            if start != SIGNATURE:
+                raise self.damaged("not an HDF5 file" if start else "an empty file")
+            with h5py.File(_Watched(raw), "r") as file:
+                made = file.id.get_create_plist()
+                if made.get_sizes() != (8, 8) or made.get_userblock() != 0:
+                    raise self.damaged("an HDF5 file with an unusual layout; h5repack converts it")
+                yield Hdf5File(self, raw, file)
+
+    def signed(self) -> bool:
+        """Whether it begins as an HDF5 file does."""
+        with self._opened() as raw:
+            return raw.read(len(SIGNATURE)) == SIGNATURE
+
+    def check_total(self, total: int, limit: int) -> None:
+        """Raise if arrays of `total` bytes are more than the limit."""
+        self._check_total(total, limit)
