@@ -197,7 +197,9 @@ def test_a_written_data_set_has_the_columns_types_and_tables_of_lerobot(real, tm
     stats, new_stats = (json.loads((path / "meta/stats.json").read_text(encoding="utf-8")) for path in (real, new))
     for name, numbers in new_stats.items():
         for kind, values in numbers.items():
-            np.testing.assert_allclose(values, np.array(stats[name][kind], float), rtol=1e-5, atol=1e-7, err_msg=f"{name} {kind}")
+            np.testing.assert_allclose(
+                values, np.array(stats[name][kind], float), rtol=1e-5, atol=1e-7, err_msg=f"{name} {kind}"
+            )
     frame = pd_index(new / "meta/tasks.parquet")
     assert frame == {"push": 0, "pull": 1} == pd_index(real / "meta/tasks.parquet")
 
@@ -331,7 +333,14 @@ def test_damaged_lists_of_episodes_are_refused(real, damage):
         us.load(real)
 
 
-LINES = ["", "[]", '{"episode_index": 0}', '{"episode_index": -1, "length": 4}', '{"episode_index": 0, "length": 1e9}', "x"]
+LINES = [
+    "",
+    "[]",
+    '{"episode_index": 0}',
+    '{"episode_index": -1, "length": 4}',
+    '{"episode_index": 0, "length": 1e9}',
+    "x",
+]
 
 
 @pytest.mark.parametrize("line", LINES)

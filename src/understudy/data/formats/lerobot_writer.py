@@ -151,9 +151,7 @@ def _info(d: Demonstrations, columns: dict[str, np.ndarray], tasks: int, fps: fl
     if d.actions.ndim == 2 and d.details.action_names is not None:
         names[ACTION] = list(d.details.action_names)
     if d.obs_parts and STATE in columns and STATE not in dict(d.obs_parts):
-        names[STATE] = [
-            name if size == 1 else f"{name}.{index}" for name, size in d.obs_parts for index in range(size)
-        ]
+        names[STATE] = [name if size == 1 else f"{name}.{index}" for name, size in d.obs_parts for index in range(size)]
     features = {
         name: {"dtype": str(values.dtype), "shape": [_size(values)], "names": names.get(name)}
         for name, values in columns.items()
