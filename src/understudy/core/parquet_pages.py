@@ -77,6 +77,8 @@ def check_pages(raw: Any, chunk: Chunk) -> None:
                 raise Refused(f"'{name}' has the encoding {encoding}, which is not read")
         elif kind != DICTIONARY_PAGE:
             raise Refused(f"'{name}' has a page of the unknown type {kind}")
+    if at != end:
+        raise Refused(f"'{name}' has more pages than declared")
 
 
 def _columns(elements: list[Any]) -> list[tuple[tuple[str, ...], str, bool]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.core.arrow import arrow_blocks
 from understudy.core.columns import Column, Want, load_pyarrow
-from understudy.core.errors import DemonstrationError, RunError
+from understudy.core.errors import DemonstrationError, RunError, SettingError
 from understudy.core.folder import Folder, Refused, reading
 from understudy.core.reader import NUMBERS, Expected, FileReader
 from understudy.core.storage import atomic_directory, write_json

@@ -71,7 +71,7 @@ def _chosen(info: Info, listed: list[EpisodeRow], selection: Selection) -> list[
         bounds = re.fullmatch(r"(\d{1,9}):(\d{1,9})", info.splits[name])
         if bounds is None:
             raise info.folder.damaged(f"its split '{quoted(name)}' is '{quoted(info.splits[name])}', not '0:50'")
-        rows = [row for row in rows if int(bounds[1]) <= row.index < int(bounds[2])]
+        rows = [row for row in rows if int(bounds[1]) <= row.number < int(bounds[2])]
     elif name is not None:
         rows = [row for row in rows if name in row.tasks]
     if not rows:
@@ -85,7 +85,7 @@ def _frames(info: Info, rows: list[EpisodeRow], features: list[Feature], stop: b
     """The frames of some episodes, each at its place, as (steps, size) arrays. `stop`: leave unneeded frames unread."""
     folder, lengths = info.folder, np.array([row.length for row in rows])
     starts, steps = np.cumsum(lengths) - lengths, int(lengths.sum())
-    indices = np.array([row.index for row in rows])
+    indices = np.array([row.number for row in rows])
     missing: dict[str, int] = {}
     for row in rows:
         missing[row.file] = missing.get(row.file, 0) + row.length

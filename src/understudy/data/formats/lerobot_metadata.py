@@ -60,7 +60,7 @@ class Feature(NamedTuple):
 class EpisodeRow(NamedTuple):
     """One episode."""
 
-    index: int
+    number: int
     length: int
     tasks: tuple[str, ...]
     file: str
@@ -107,10 +107,10 @@ class Info:
     def episodes(self) -> list[EpisodeRow]:
         """All episodes, by their index."""
         rows = list(_parquet_rows(self) if self.version == "v3.0" else _json_rows(self))
-        rows.sort(key=lambda row: row.index)
+        rows.sort(key=lambda row: row.number)
         for before, row in pairwise(rows):
-            if before.index == row.index:
-                raise self.folder.damaged(f"episode {row.index} is listed twice")
+            if before.number == row.number:
+                raise self.folder.damaged(f"episode {row.number} is listed twice")
         if not rows or (self.declared is not None and self.declared != len(rows)):
             raise self.folder.damaged(f"it lists {len(rows)} episodes, and info.json declares {self.declared}")
         if sum(row.length for row in rows) > LARGEST_INDEX:
