@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from understudy.core.columns import Column, Want, converted, load_pyarrow
-from understudy.core.folder import Folder
+from understudy.core.folder import Folder, Refused
 from understudy.core.reader import FileReader
 
 FILE_START, FILE_END = b"ARROW1\0\0", b"ARROW1"
@@ -29,7 +29,7 @@ def arrow_blocks(folder: Folder, name: str, wants: Sequence[Want]) -> Iterator[d
     file = folder.file(name)
     pa = load_pyarrow()
     folder.weigh(name)
-    with file._opened() as raw, file.guarded():
+    with file._opened() as raw, folder.reading(name):
         size = os.fstat(raw.fileno()).st_size
         start, largest = _check_messages(file, raw, size)
         folder.check_fits(name, largest)
@@ -68,7 +68,7 @@ def _indices(schema: Any, wants: Sequence[Want]) -> list[int]:
     for want in wants:
         at = schema.get_all_field_indices(want.path[0])
         if len(at) != 1:
-            raise ValueError(f"it has {len(at)} columns '{want.path[0]}', not one, of {', '.join(schema.names)}")
+            raise Refused(f"it has {len(at)} columns '{want.path[0]}', not one, of {', '.join(schema.names)}")
         found.add(at[0])
     return sorted(found)
 
@@ -87,7 +87,10 @@ class _Stream:
 
 
 def _check_messages(file: FileReader, raw: Any, size: int) -> tuple[int, int]:
-    """Walk the messages of a file. Returns where they begin and the bytes of the largest. Raises if one is not allowed."""
+    """Walk the messages of a file. Returns where they begin, and the bytes of the largest one.
+
+    Raises if one is not allowed.
+    """
     marked = raw.read(len(FILE_START)) == FILE_START
     at = len(FILE_START) if marked else 0
     kinds: list[int] = []
@@ -122,7 +125,7 @@ def _check_messages(file: FileReader, raw: Any, size: int) -> tuple[int, int]:
 
 
 def _message(data: bytes) -> tuple[int, int]:
-    """The kind of a message and the bytes of its contents. Raises ValueError or struct.error if it is not allowed.
+    """The kind of a message and the bytes of its contents. Raises Refused or struct.error if it is not allowed.
 
     A message is a flatbuffer: a table begins with the distance to its list of fields, each two bytes, 0 if absent.
     """
@@ -131,7 +134,7 @@ def _message(data: bytes) -> tuple[int, int]:
         """Where a field of a table is; 0: it is absent."""
         fields = table - struct.unpack_from("<i", data, table)[0]
         if fields < 0:
-            raise ValueError("a damaged message")
+            raise Refused("a damaged message")
         if 4 + 2 * index >= struct.unpack_from("<H", data, fields)[0]:
             return 0
         offset = struct.unpack_from("<H", data, fields + 4 + 2 * index)[0]
@@ -145,7 +148,7 @@ def _message(data: bytes) -> tuple[int, int]:
     kind, at = number(root, 1, "<B"), field(root, 2)
     content = at + struct.unpack_from("<I", data, at)[0]
     if kind == SCHEMA and number(content, 0, "<h") != 0:
-        raise ValueError("its numbers are big-endian")
+        raise Refused("its numbers are big-endian")
     if kind == BATCH and field(content, 3):
-        raise ValueError("its record batches are compressed: write them without compression")
+        raise Refused("its record batches are compressed: write them without compression")
     return kind, number(root, 3, "<q")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from understudy.core.errors import missing_extra
+from understudy.core.folder import Refused
 from understudy.core.text import quoted
 
 DEEPEST = 3
@@ -52,25 +53,25 @@ class Column(NamedTuple):
     """For each level of lists, from the outside: the number of entries of each list."""
 
     def table(self) -> np.ndarray:
-        """(rows, numbers): numbers, or lists of one length. Raises ValueError if they are something else."""
+        """(rows, numbers): numbers, or lists of one length. Raises Refused if they are something else."""
         if not self.counts:
             return self.values.reshape(-1, 1)
         if len(self.counts) > 1 or (self.counts[0] != self.counts[0][:1]).any():
-            raise ValueError(f"'{self.name}' has rows of different lengths")
+            raise Refused(f"'{self.name}' has rows of different lengths")
         return self.values.reshape(len(self.counts[0]), -1) if len(self.counts[0]) else self.values.reshape(0, 0)
 
     def flat(self) -> np.ndarray:
-        """(rows,): one number each. Raises ValueError if they are something else."""
+        """(rows,): one number each. Raises Refused if they are something else."""
         table = self.table()
         if table.shape[1] != 1 and table.size:
-            raise ValueError(f"'{self.name}' has {table.shape[1]} numbers in a row, not one")
+            raise Refused(f"'{self.name}' has {table.shape[1]} numbers in a row, not one")
         return table.reshape(-1)
 
 
 def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
     """The contents of a top-level Arrow array of one chunk. `reserve` gets the bytes that its texts will take.
 
-    Raises ValueError if it is not allowed. Offsets come from the file, so they are checked before they are used.
+    Raises Refused if it is not allowed. Offsets come from the file, so they are checked before they are used.
     """
     types = load_pyarrow().types
     array.validate(full=True)
@@ -80,10 +81,10 @@ def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
     while types.is_list(array.type) or types.is_large_list(array.type) or types.is_fixed_size_list(array.type):
         _check_present(array, want)
         if len(counts) == DEEPEST:
-            raise ValueError(f"'{want.name}' has lists in more than {DEEPEST} levels")
+            raise Refused(f"'{want.name}' has lists in more than {DEEPEST} levels")
         if types.is_fixed_size_list(array.type):
             if array.type.list_size < 1:
-                raise ValueError(f"'{want.name}' has empty lists")
+                raise Refused(f"'{want.name}' has empty lists")
             counts.append(np.full(len(array), array.type.list_size))
         else:
             counts.append(np.diff(array.offsets.to_numpy()).astype(np.int64))
@@ -96,17 +97,17 @@ def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
 def _field(array: Any, name: str, want: Want) -> Any:
     """A field of records. A record that is missing makes its fields missing."""
     if not load_pyarrow().types.is_struct(array.type):
-        raise ValueError(f"'{want.name}' is not there: '{quoted(array.type)}' has no fields")
+        raise Refused(f"'{want.name}' is not there: '{quoted(array.type)}' has no fields")
     found = array.type.get_all_field_indices(name)
     if len(found) != 1:
-        raise ValueError(f"'{want.name}' is there {len(found)} times")
+        raise Refused(f"'{want.name}' is there {len(found)} times")
     return array.flatten()[found[0]]
 
 
 def _numbers(array: Any, want: Want) -> np.ndarray:
     types = load_pyarrow().types
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_boolean(array.type)):
-        raise ValueError(f"'{want.name}' has type {quoted(array.type, 60)}, and numbers are needed")
+        raise Refused(f"'{want.name}' has type {quoted(array.type, 60)}, and numbers are needed")
     return array.to_numpy(zero_copy_only=False)
 
 
@@ -117,15 +118,15 @@ def _texts(array: Any, want: Want, reserve: Callable[[int], None]) -> list[str]:
     if types.is_dictionary(array.type):  # the reader of Parquet files asks for it: a text that repeats is there once
         words, indices = array.dictionary, array.indices.to_numpy()
     if not (types.is_string(words.type) or types.is_large_string(words.type)):
-        raise ValueError(f"'{want.name}' has type {quoted(array.type, 60)}, and text is needed")
+        raise Refused(f"'{want.name}' has type {quoted(array.type, 60)}, and text is needed")
     _check_present(words, want)
     reserve(words.nbytes + TEXT_BYTES * len(words))
     texts = words.to_pylist()
     if any(len(text) > LONGEST_VALUE for text in texts):
-        raise ValueError(f"'{want.name}' has a text of more than {LONGEST_VALUE} characters")
+        raise Refused(f"'{want.name}' has a text of more than {LONGEST_VALUE} characters")
     return texts if indices is None else [texts[i] for i in indices]
 
 
 def _check_present(array: Any, want: Want) -> None:
     if array.null_count:
-        raise ValueError(f"'{want.name}' has {array.null_count} missing values")
+        raise Refused(f"'{want.name}' has {array.null_count} missing values")

@@ -6,7 +6,8 @@ before their contents are read.
 """
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,20 @@ from understudy.core.text import quoted
 
 MOST_FILES = 1_000_000
 """Entries of one folder."""
+
+
+class Refused(Exception):
+    """Contents of a file that are not allowed. `reading` turns it into the error that names the file."""
+
+
+@contextmanager
+def reading(file: FileReader) -> Iterator[None]:
+    """Turn every way in which damaged contents can fail into the error for a file."""
+    with file.guarded():
+        try:
+            yield
+        except Refused as error:
+            raise file.damaged(error) from error
 
 
 class Folder:
@@ -33,9 +48,9 @@ class Folder:
         """The error for a directory that is not what it should be."""
         return self._reader.damaged(reason)
 
-    def guarded(self) -> AbstractContextManager[None]:
-        """Turn every way in which damaged contents can fail into the error of the directory."""
-        return self._reader.guarded()
+    def reading(self, name: str | None = None) -> AbstractContextManager[None]:
+        """Turn every way in which damaged contents can fail into the error for a file, or for the directory."""
+        return reading(self._reader if name is None else self.file(name))
 
     def inside(self, name: str) -> Path:
         """The path of a file in the directory. `name` has slashes between its parts. It need not exist."""

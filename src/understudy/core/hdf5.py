@@ -282,4 +282,4 @@ class Hdf5Reader(FileReader):
 
     def check_total(self, total: int, limit: int) -> None:
         """Raise if arrays of `total` bytes are more than the limit."""
-        self._check_total(total, limit)
+        self.check_total(total, limit)

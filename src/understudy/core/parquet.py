@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from understudy.core.columns import Column, Want, converted, load_pyarrow
-from understudy.core.folder import Folder
+from understudy.core.folder import Folder, Refused
 from understudy.core.parquet_pages import Chunk, check_pages, read_index
 
 NUMBERS = {"bool": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
@@ -26,7 +26,7 @@ def parquet_blocks(folder: Folder, name: str, wants: Sequence[Want]) -> Iterator
     file = folder.file(name)
     pa = load_pyarrow()
     folder.weigh(name)
-    with file._opened() as raw, file.guarded():
+    with file._opened() as raw, folder.reading(name):
         size = os.fstat(raw.fileno()).st_size
         groups = read_index(raw, size)
         leaves = {want: _leaf(groups[0], want) for want in wants} if groups else {}
@@ -53,14 +53,13 @@ def _leaf(columns: Sequence[Chunk], want: Want) -> int | None:
     names = [".".join(column.path) for column in columns]
     found = [i for i, column in enumerate(columns) if column.path[: len(want.path)] == want.path]
     if len(found) > 1 or (not found and not want.optional):
-        raise ValueError(f"it has {len(found)} columns '{want.name}', not one, of {', '.join(names)}")
-    if (
-        found and sum(f"{name}.".startswith(f"{names[found[0]]}.") for name in names) > 1
-    ):  # pyarrow goes by joined names
-        raise ValueError(f"it has several columns whose names begin with '{names[found[0]]}'")
+        raise Refused(f"it has {len(found)} columns '{want.name}', not one, of {', '.join(names)}")
+    # pyarrow finds columns by their joined names
+    if found and sum(f"{name}.".startswith(f"{names[found[0]]}.") for name in names) > 1:
+        raise Refused(f"it has several columns whose names begin with '{names[found[0]]}'")
     kinds = TEXT if want.text else NUMBERS
     if found and columns[found[0]].kind not in kinds:
-        raise ValueError(f"'{want.name}' has type {columns[found[0]].kind}, and {', '.join(kinds)} are read")
+        raise Refused(f"'{want.name}' has type {columns[found[0]].kind}, and {', '.join(kinds)} are read")
     return found[0] if found else None
 
 
@@ -72,12 +71,12 @@ def _declared(chunk: Chunk) -> int:
 def _column(table: Any, want: Want, reserve: Callable[[int], None]) -> Column:
     found = table.schema.get_all_field_indices(want.path[0])
     if len(found) != 1:
-        raise ValueError(f"it has {len(found)} columns '{want.path[0]}', not one")
+        raise Refused(f"it has {len(found)} columns '{want.path[0]}', not one")
     column = table.column(found[0])
     if column.num_chunks > 1:
         column = load_pyarrow().chunked_array([column.combine_chunks()])
     if column.num_chunks != 1:
-        raise ValueError(f"'{want.name}' cannot be read in one piece")
+        raise Refused(f"'{want.name}' cannot be read in one piece")
     return converted(column.chunk(0), want, reserve)
 
 

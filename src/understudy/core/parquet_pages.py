@@ -6,6 +6,7 @@ decompressing them: pages name the number of their values and their size in memo
 
 from typing import Any, NamedTuple
 
+from understudy.core.folder import Refused
 from understudy.core.thrift import read_struct
 
 MAGIC = b"PAR1"
@@ -39,25 +40,25 @@ class Chunk(NamedTuple):
 
 
 def read_index(raw: Any, size: int) -> list[list[Chunk]]:
-    """The columns of each row group. Raises ValueError or another exception if the index is damaged."""
+    """The columns of each row group. Raises Refused or another exception if the index is damaged."""
     raw.seek(max(size - 8, 0))
     tail = raw.read(8)
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > min(size - 12, LONGEST_INDEX):
-        raise ValueError("not a Parquet file, or it is cut off")
+        raise Refused("not a Parquet file, or it is cut off")
     raw.seek(size - 8 - length)
     index, _ = read_struct(raw.read(length))
     if 8 in index:
-        raise ValueError("it is encrypted")
+        raise Refused("it is encrypted")
     columns = _columns(index[2])
     groups = [_group(group, columns) for group in index[4]]
     if sum(group[0].rows for group in groups) != index[3]:
-        raise ValueError(f"it declares {index[3]} rows, and its row groups have others")
+        raise Refused(f"it declares {index[3]} rows, and its row groups have others")
     return groups
 
 
 def check_pages(raw: Any, chunk: Chunk) -> None:
-    """Raise ValueError unless the pages of a column hold what the index declares."""
+    """Raise Refused unless the pages of a column hold what the index declares."""
     name, at, end = ".".join(chunk.path), chunk.start, chunk.start + chunk.packed
     values = unpacked = 0
     while values < chunk.values:
@@ -65,17 +66,19 @@ def check_pages(raw: Any, chunk: Chunk) -> None:
         kind, unpacked_size, packed_size = header[1], header[2], header[3]
         at, unpacked = at + length + packed_size, unpacked + length + unpacked_size
         if min(unpacked_size, packed_size) < 0 or at > end or unpacked > max(chunk.unpacked, chunk.packed):
-            raise ValueError(f"the pages of '{name}' are larger than declared")
+            raise Refused(f"the pages of '{name}' are larger than declared")
         if kind in DATA_PAGES:
             page = header[DATA_PAGES[kind]]
             count, encoding = page[1], page[2 if kind == 0 else 4]
             values += count
             if count < 0 or values > chunk.values:
-                raise ValueError(f"'{name}' declares {chunk.values} values, and its pages hold {values}")
+                raise Refused(f"'{name}' declares {chunk.values} values, and its pages hold {values}")
             if encoding not in (TEXT_ENCODINGS if chunk.kind == "text" else ENCODINGS):
-                raise ValueError(f"'{name}' has the encoding {encoding}, which is not read")
+                raise Refused(f"'{name}' has the encoding {encoding}, which is not read")
         elif kind != DICTIONARY_PAGE:
-            raise ValueError(f"'{name}' has a page of the unknown type {kind}")
+            raise Refused(f"'{name}' has a page of the unknown type {kind}")
+    if at != end:
+        raise Refused(f"'{name}' has more pages than declared")
 
 
 def _columns(elements: list[Any]) -> list[tuple[tuple[str, ...], str, bool]]:
@@ -105,9 +108,9 @@ def _group(group: dict[int, Any], columns: list[tuple[tuple[str, ...], str, bool
             start = about[11]  # its dictionary comes first
         declared = TYPES.get(about[1], "other"), tuple(part.decode("utf-8") for part in about[3])
         if declared != (kind, path) or stored.get(1) or min(rows, values, unpacked, packed, start) < 0:
-            raise ValueError(f"'{'.'.join(path)}' is described in two ways")
+            raise Refused(f"'{'.'.join(path)}' is described in two ways")
         if not repeated and values != rows:
-            raise ValueError(f"'{'.'.join(path)}' declares {values} values in {rows} rows")
+            raise Refused(f"'{'.'.join(path)}' declares {values} values in {rows} rows")
         chunks.append(Chunk(path, kind, rows, values, start, packed, unpacked))
     return chunks
 
@@ -121,5 +124,5 @@ def _header(raw: Any, at: int, end: int) -> tuple[dict[int, Any], int]:
             return read_struct(raw.read(max(min(wanted, end - at), 0)))
         except IndexError:
             if wanted == LONGEST_HEADER or at + wanted >= end:
-                raise ValueError("the header of a page is cut off") from None
+                raise Refused("the header of a page is cut off") from None
             wanted = LONGEST_HEADER

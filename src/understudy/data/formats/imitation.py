@@ -1,7 +1,7 @@
 """Trajectories of the library imitation: its Hugging Face directory (read and written) and its older npz (read).
 
-Directory: state.json names Arrow files, whose rows are episodes: obs (T + 1 rows), acts (T), terminal, and perhaps rews (T).
-npz: obs and acts of all episodes, one after the other, indices (where acts are split), terminal, and perhaps rews.
+Directory: state.json names Arrow files. A row is an episode: obs (T + 1 rows), acts (T), terminal, perhaps rews (T).
+npz: obs and acts of all episodes, one after the other, indices (where acts are split), terminal, perhaps rews.
 
 `infos` are pickles, or texts that become objects of any class: they are never read.
 """
@@ -14,8 +14,8 @@ import numpy as np
 
 from understudy.core.arrow import arrow_blocks
 from understudy.core.columns import Column, Want, load_pyarrow
-from understudy.core.errors import DemonstrationError, RunError
-from understudy.core.folder import Folder
+from understudy.core.errors import DemonstrationError, RunError, SettingError
+from understudy.core.folder import Folder, Refused, reading
 from understudy.core.reader import NUMBERS, Expected, FileReader
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import quoted
@@ -40,10 +40,8 @@ MOST_VALUES = 2**30
 def read(path: Path, selection: Selection) -> Demonstrations:
     """Read a directory or an npz file."""
     if selection.keys or selection.filter is not None:
-        given = (
-            f"keys are {quoted(list(selection.keys))}" if selection.keys else f"filter is '{quoted(selection.filter)}'"
-        )
-        raise DemonstrationError(f"'{quoted(path, 1000)}': {given}, but imitation's trajectories have neither")
+        given = f"keys {quoted(list(selection.keys))}" if selection.keys else f"filter '{quoted(selection.filter)}'"
+        raise SettingError(f"'{quoted(path, 1000)}' has no {given}: imitation's trajectories have no keys and filters")
     return _read_directory(path, selection) if path.is_dir() else _read_npz(path, selection)
 
 
@@ -55,13 +53,12 @@ def _read_directory(path: Path, selection: Selection) -> Demonstrations:
         name = entry["filename"]
         if "/" in name:
             raise folder.damaged(f"{STATE} names '{quoted(name)}', which is not a file next to it")
-        file = folder.file(name)
         for block in arrow_blocks(folder, name, WANTS):
-            with file.guarded():
+            with folder.reading(name):
                 arrays = _episodes(block)
                 folder.reserve(name, sum(max(4, array.itemsize) * array.size for array in arrays.values()))
                 if blocks and set(blocks) != set(arrays):
-                    raise ValueError("some files have rews, and others do not")
+                    raise Refused("some files have rews, and others do not")
                 for key, array in arrays.items():
                     blocks.setdefault(key, []).append(array)
             episodes += len(arrays["terminal"])
@@ -71,10 +68,10 @@ def _read_directory(path: Path, selection: Selection) -> Demonstrations:
 
 
 def _episodes(block: dict[str, Column]) -> dict[str, np.ndarray]:
-    """The arrays of some episodes. Raises ValueError if the columns do not fit each other."""
+    """The arrays of some episodes. Raises Refused if the columns do not fit each other."""
     obs, acts, terminal = block["obs"], block["acts"], block["terminal"]
     if len(obs.counts) not in (1, 2) or len(acts.counts) not in (1, 2):
-        raise ValueError("obs and acts are not rows of numbers; images are not supported yet")
+        raise Refused("obs and acts are not rows of numbers; images are not supported yet")
     lengths = acts.counts[0]
     found = {
         "obs": _steps(obs),
@@ -83,10 +80,10 @@ def _episodes(block: dict[str, Column]) -> dict[str, np.ndarray]:
         "terminal": terminal.flat(),
     }
     if (obs.counts[0] != lengths + 1).any():
-        raise ValueError("obs has not one row more than acts in every episode")
+        raise Refused("obs has not one row more than acts in every episode")
     if "rews" in block:
         if len(block["rews"].counts) != 1 or (block["rews"].counts[0] != lengths).any():
-            raise ValueError("rews has not one number for each action")
+            raise Refused("rews has not one number for each action")
         found["rews"] = block["rews"].values
     return found
 
@@ -97,14 +94,14 @@ def _steps(column: Column) -> np.ndarray:
         return column.values
     widths = column.counts[1]
     if (widths != widths[:1]).any():
-        raise ValueError(f"'{column.name}' has rows of different lengths")
+        raise Refused(f"'{column.name}' has rows of different lengths")
     return column.values.reshape(len(widths), -1) if len(widths) else column.values.reshape(0, 0)
 
 
 def _made(folder: Folder, blocks: dict[str, list[np.ndarray]], selection: Selection) -> Demonstrations:
     if not blocks:
         raise folder.damaged("it has no episodes")
-    with folder.guarded():
+    with folder.reading():
         arrays = {key: np.concatenate(found) for key, found in blocks.items()}
         return _demonstrations(arrays, arrays["lengths"], selection, folder.name)
 
@@ -112,14 +109,14 @@ def _made(folder: Folder, blocks: dict[str, list[np.ndarray]], selection: Select
 def _read_npz(path: Path, selection: Selection) -> Demonstrations:
     file = FileReader(path, WHAT, REMEDY, DemonstrationError)
     arrays = file.npz(MEMBERS.get, ("obs", "acts", "indices", "terminal"))
-    with file.guarded():
+    with reading(file):
         steps = len(arrays["acts"])
         edges = np.concatenate([[0], arrays["indices"].reshape(-1).astype(np.int64), [steps]])
         lengths = np.diff(edges)
         if (lengths < 1).any() or len(lengths) != arrays["terminal"].size:
-            raise ValueError(f"indices do not split {steps} actions into {arrays['terminal'].size} episodes")
+            raise Refused(f"indices do not split {steps} actions into {arrays['terminal'].size} episodes")
         if len(arrays["obs"]) != steps + len(lengths):
-            raise ValueError("obs has not one row more than acts in every episode")
+            raise Refused("obs has not one row more than acts in every episode")
         return _demonstrations(arrays, lengths, selection, file.name)
 
 
@@ -129,10 +126,10 @@ def _demonstrations(
     """Split obs into observations and final observations."""
     obs, ends = arrays["obs"], np.cumsum(lengths)
     if arrays["acts"].ndim > 2 or obs.ndim > 2:
-        raise ValueError("obs and acts are not rows of numbers; images are not supported yet")
+        raise Refused("obs and acts are not rows of numbers; images are not supported yet")
     terminal = arrays["terminal"].reshape(-1)
     if not np.isin(terminal, (0, 1)).all():
-        raise ValueError("terminal is not True or False")
+        raise Refused("terminal is not True or False")
     final = np.zeros(len(obs), bool)
     final[ends + np.arange(len(lengths))] = True
     terminals = np.zeros(int(lengths.sum()), bool)

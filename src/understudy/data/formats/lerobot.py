@@ -18,6 +18,7 @@ import numpy as np
 from understudy.core import display
 from understudy.core.columns import Column, Want
 from understudy.core.errors import unknown
+from understudy.core.folder import Refused
 from understudy.core.parquet import parquet_blocks
 from understudy.core.text import quoted, shortened
 from understudy.data.demonstrations import Demonstrations
@@ -31,6 +32,8 @@ INTERVENTION = "intervention"
 PLACES = ("episode_index", "frame_index")
 ITEM = 8
 """Bytes of a number, at most."""
+SHOWN = 50
+"""Names of splits and tasks that are compared with a wrong one."""
 
 
 def read(path: Path, selection: Selection) -> Demonstrations:
@@ -40,17 +43,13 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     listed = info.episodes()
     rows = _chosen(info, listed, selection)
     single = [name for name in (REWARD, DONE, TRUNCATED, SUCCESS, INTERVENTION) if name in info.features]
-    features = [
-        *observed,
-        info.features[ACTION],
-        *(info.features[name] for name in single if name not in selection.keys),
-    ]
+    needed = dict.fromkeys([*(one.name for one in observed), ACTION, *single])
+    features = [info.features[name] for name in needed]
     frames = _frames(info, rows, features, stop=len(rows) < len(listed))
     observations = [frames[one.name] for one in observed]
     if not selection.keys and info.others:
-        display.warn(
-            f"{info.folder.name}: left out {quoted(', '.join(info.others), 300)}, which are no rows of numbers"
-        )
+        left_out = quoted(", ".join(info.others), 300)
+        display.warn(f"{info.folder.name}: left out {left_out}, which are no rows of numbers")
     lengths = np.array([row.length for row in rows])
     return Demonstrations.from_arrays(
         observations[0] if len(observations) == 1 else np.concatenate(observations, axis=1),
@@ -72,14 +71,12 @@ def _chosen(info: Info, listed: list[EpisodeRow], selection: Selection) -> list[
         bounds = re.fullmatch(r"(\d{1,9}):(\d{1,9})", info.splits[name])
         if bounds is None:
             raise info.folder.damaged(f"its split '{quoted(name)}' is '{quoted(info.splits[name])}', not '0:50'")
-        rows = [row for row in rows if int(bounds[1]) <= row.index < int(bounds[2])]
+        rows = [row for row in rows if int(bounds[1]) <= row.number < int(bounds[2])]
     elif name is not None:
         rows = [row for row in rows if name in row.tasks]
     if not rows:
-        tasks = {task for row in listed for task in row.tasks}
-        raise unknown(
-            "split or task", quoted(name), [quoted(one) for one in (*info.splits, *tasks)], where=info.folder.name
-        )
+        known = {*info.splits, *(task for row in listed for task in row.tasks)}
+        raise unknown("split or task", quoted(name), map(quoted, sorted(known)[:SHOWN]), where=info.folder.name)
     some = type(selection.episodes) is int and selection.episodes >= 1
     return rows[: selection.episodes] if some else rows
 
@@ -88,7 +85,7 @@ def _frames(info: Info, rows: list[EpisodeRow], features: list[Feature], stop: b
     """The frames of some episodes, each at its place, as (steps, size) arrays. `stop`: leave unneeded frames unread."""
     folder, lengths = info.folder, np.array([row.length for row in rows])
     starts, steps = np.cumsum(lengths) - lengths, int(lengths.sum())
-    indices = np.array([row.index for row in rows])
+    indices = np.array([row.number for row in rows])
     missing: dict[str, int] = {}
     for row in rows:
         missing[row.file] = missing.get(row.file, 0) + row.length
@@ -99,14 +96,13 @@ def _frames(info: Info, rows: list[EpisodeRow], features: list[Feature], stop: b
     seen = np.zeros(steps, bool)
     wants = [*(Want((name,)) for name in PLACES), *(Want((one.name,)) for one in features)]
     for name in missing:
-        file = folder.file(name)
         for block in parquet_blocks(folder, name, wants):
-            with file.guarded():
+            with folder.reading(name):
                 keep, places = _places(block, indices, lengths, starts)
                 if seen[places].any() or len(np.unique(places)) < len(places):
-                    raise ValueError("a frame is there twice")
+                    raise Refused("a frame is there twice")
                 seen[places] = True
-                for one in features:
+                for one in features if len(places) else ():
                     _put(frames, one, block[one.name], keep, places, steps)
             missing[name] -= len(places)
             if stop and missing[name] <= 0:
@@ -123,13 +119,13 @@ def _places(
     """Which rows of a block are wanted, and the steps that they are."""
     episode, frame = (block[name].flat() for name in PLACES)
     if episode.dtype.kind not in "iu" or frame.dtype.kind not in "iu":
-        raise ValueError("episode_index and frame_index are not whole numbers")
+        raise Refused("episode_index and frame_index are not whole numbers")
     at = np.clip(np.searchsorted(indices, episode), 0, len(indices) - 1)
     keep = indices[at] == episode
     at, frame = at[keep], frame[keep]
     bad = (frame < 0) | (frame >= lengths[at])
     if bad.any():
-        raise ValueError(f"episode {episode[keep][bad][0]} has a frame {frame[bad][0]}, beyond its declared length")
+        raise Refused(f"episode {episode[keep][bad][0]} has a frame {frame[bad][0]}, beyond its declared length")
     return keep, starts[at] + frame
 
 
@@ -138,11 +134,11 @@ def _put(
 ) -> None:
     """Copy a block of a feature to its places."""
     table = column.table()
-    if table.shape[1] != one.size and len(table):
-        raise ValueError(f"'{one.name}' has {table.shape[1]} numbers in a row, and info.json declares {one.size}")
+    if table.shape[1] != one.size:
+        raise Refused(f"'{one.name}' has {table.shape[1]} numbers in a row, and info.json declares {one.size}")
     whole = one.dtype not in ("float32", "float64")
     if whole and table.dtype.kind == "f":
-        raise ValueError(f"'{one.name}' has real numbers, and info.json declares {one.dtype}")
+        raise Refused(f"'{one.name}' has real numbers, and info.json declares {one.dtype}")
     if one.name not in frames:
         discrete = one.name == ACTION and whole and one.size == 1
         frames[one.name] = np.empty((steps, one.size), np.int64 if discrete else np.float32)

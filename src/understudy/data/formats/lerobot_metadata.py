@@ -7,6 +7,7 @@ v2.1: meta/episodes.jsonl          one data file for each episode
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from understudy.core.columns import Want
 from understudy.core.errors import DemonstrationError, unknown
-from understudy.core.folder import Folder
+from understudy.core.folder import Folder, Refused
 from understudy.core.parquet import parquet_blocks
 from understudy.core.text import is_line, quoted
 from understudy.core.types import MOST_STEPS
@@ -59,7 +60,7 @@ class Feature(NamedTuple):
 class EpisodeRow(NamedTuple):
     """One episode."""
 
-    index: int
+    number: int
     length: int
     tasks: tuple[str, ...]
     file: str
@@ -106,10 +107,10 @@ class Info:
     def episodes(self) -> list[EpisodeRow]:
         """All episodes, by their index."""
         rows = list(_parquet_rows(self) if self.version == "v3.0" else _json_rows(self))
-        rows.sort(key=lambda row: row.index)
-        for before, row in zip(rows, rows[1:], strict=False):
-            if before.index == row.index:
-                raise self.folder.damaged(f"episode {row.index} is listed twice")
+        rows.sort(key=lambda row: row.number)
+        for before, row in pairwise(rows):
+            if before.number == row.number:
+                raise self.folder.damaged(f"episode {row.number} is listed twice")
         if not rows or (self.declared is not None and self.declared != len(rows)):
             raise self.folder.damaged(f"it lists {len(rows)} episodes, and info.json declares {self.declared}")
         if sum(row.length for row in rows) > LARGEST_INDEX:
@@ -168,9 +169,8 @@ def _parquet_rows(info: Info) -> Iterator[EpisodeRow]:
             path = f"{EPISODES}/{chunk}/{name}"
             if not name.endswith(".parquet"):
                 continue
-            file = folder.file(path)
             for block in parquet_blocks(folder, path, wants):
-                with file.guarded():
+                with folder.reading(path):
                     numbers = [_whole(block[want.name].flat(), want.name) for want in wants[:4]]
                     tasks = _tasks(block, len(numbers[0]))
                 for row, named in zip(zip(*numbers, strict=True), tasks, strict=True):
@@ -180,7 +180,7 @@ def _parquet_rows(info: Info) -> Iterator[EpisodeRow]:
 
 def _whole(values: np.ndarray, name: str) -> list[int]:
     if values.dtype.kind not in "iu" or ((values < 0) | (values > LARGEST_INDEX)).any() or len(values) > MOST_EPISODES:
-        raise ValueError(f"'{name}' has numbers that are no indices")
+        raise Refused(f"'{name}' has numbers that are no indices")
     return values.tolist()
 
 
@@ -189,7 +189,7 @@ def _tasks(block: dict[str, Any], rows: int) -> list[tuple[str, ...]]:
         return [()] * rows
     column = block["tasks"]
     if len(column.counts) != 1:
-        raise ValueError("'tasks' is not a list of texts")
+        raise Refused("'tasks' is not a list of texts")
     ends = np.cumsum(column.counts[0])
     return [tuple(column.values[a:b]) for a, b in zip(ends - column.counts[0], ends, strict=True)]
 

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from understudy.core.arrow import arrow_blocks
 from understudy.core.columns import Column, Want
 from understudy.core.errors import DemonstrationError
-from understudy.core.folder import Folder
+from understudy.core.folder import Folder, Refused
 from understudy.core.parquet import parquet_blocks
 from understudy.core.spaces import width
 
@@ -64,10 +64,10 @@ class _Episodes:
         for index in range(count):
             name = self._name(index)
             self._folder.weigh(name)
-            with self._folder.file(name).guarded():
+            with self._folder.reading(name):
                 steps = len(self._columns(index, [Want((REWARDS,))])[REWARDS].flat()) - 1
                 if steps < 1:
-                    raise ValueError(f"it has {steps + 1} rows, and a row more than steps is needed")
+                    raise Refused(f"it has {steps + 1} rows, and a row more than steps is needed")
             self._folder.reserve(name, (steps + 1) * ITEM * (numbers + 2))
             self.lengths.append(steps)
 
@@ -76,16 +76,16 @@ class _Episodes:
         steps = self.lengths[index]
         observed = [Want((OBSERVATIONS, *path)) for path, _ in self._described.leaves]
         others = [Want((name,)) for name in (ACTIONS, REWARDS, TERMINATIONS)]
-        with self._folder.file(self._name(index)).guarded():
+        with self._folder.reading(self._name(index)):
             found = self._columns(index, [*observed, *others])
-            shapes = [(steps + 1, *(space.shape or ())) for _, space in self._described.leaves]
             observations = [
-                found[want.name].table().reshape(shape) for want, shape in zip(observed, shapes, strict=True)
+                found[want.name].table().reshape(steps + 1, *(space.shape or ()))
+                for want, (_, space) in zip(observed, self._described.leaves, strict=True)
             ]
             actions = found[ACTIONS].table().reshape(steps + 1, *(self._described.action_space.shape or ()))[:-1]
             rewards, terminations = (found[name].flat()[:-1] for name in (REWARDS, TERMINATIONS))
             if len(rewards) != steps or not np.isin(terminations, (0, 1)).all():
-                raise ValueError("terminations are not True or False, or the file changed")
+                raise Refused("terminations are not True or False, or the file changed")
             return Episode(observations, actions, rewards, terminations, self._success(index))
 
     def _success(self, index: int) -> np.ndarray | None:
@@ -107,7 +107,7 @@ class _Episodes:
         """The columns of an episode's file, its blocks joined."""
         blocks = list(BLOCKS[self._described.data_format](self._folder, self._name(index), wants))
         if not blocks:
-            raise ValueError("it has no rows")
+            raise Refused("it has no rows")
         return {name: _joined([block[name] for block in blocks]) for name in blocks[0]}
 
 
