@@ -1,5 +1,6 @@
 """Select the collector for an algorithm in an environment."""
 
+from dataclasses import replace
 from typing import Any
 
 from understudy.collect.base import NO_LIMIT, Collector, offline

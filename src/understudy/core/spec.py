@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
