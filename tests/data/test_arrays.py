@@ -2,7 +2,10 @@
 
 import io
 import pickle
+import re
+import textwrap
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,6 +212,34 @@ def test_a_pickle_is_refused_in_one_line_that_says_how_to_convert(name, tmp_path
     assert name in str(error.value)
     assert "docs/demonstrations.md#pickles" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+class Trajectory:
+    """As the `imitation` package pickles it."""
+
+    def __init__(self, obs, acts):
+        self.obs, self.acts = obs, acts
+
+
+def test_the_lines_that_convert_pickles_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[2] / "docs/demonstrations.md"
+    section = page.read_text(encoding="utf-8").partition("## Pickles")[2].partition("\n## ")[0]
+    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)]
+    assert len(blocks) == 3  # the last one is PyTorch's
+    starts = np.cumsum(LENGTHS) - LENGTHS
+    episodes = [slice(start, start + length) for start, length in zip(starts, LENGTHS, strict=True)]
+    paths = [Trajectory(np.concatenate([OBS[rows], [[7.0, 7, 7]]]), ACT[rows]) for rows in episodes]
+    Path("demos.pkl").write_bytes(pickle.dumps(paths))
+    dicts = {str(i): np.array({"states": OBS[rows], "actions": ACT[rows]}) for i, rows in enumerate(episodes)}
+    np.savez("authors.npz", num_trajs=3, **dicts)
+    for block in blocks[:2]:
+        exec(compile(block, str(page), "exec"), {})
+        d = us.load("demos.npz")
+        np.testing.assert_array_equal(d.observations, OBS.astype(np.float32))
+        np.testing.assert_array_equal(d.actions, ACT.astype(np.float32))
+        assert d.lengths.tolist() == LENGTHS.tolist()
+        assert (d.last_observations is None) == (block is blocks[1])
 
 
 def test_damaged_arrays_are_read_or_refused_by_name(tmp_path):

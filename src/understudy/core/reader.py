@@ -70,6 +70,11 @@ class FileReader:
         except Exception as error:
             raise self.damaged(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
 
+    def start(self, count: int) -> bytes:
+        """The first bytes of a regular file."""
+        with self._opened() as file:
+            return file.read(count)
+
     def bytes(self, limit: int = LONGEST_TEXT) -> bytes:
         """The contents of a regular file of at most `limit` bytes."""
         with self._opened() as file:
@@ -78,11 +83,6 @@ class FileReader:
                 raise self.damaged(f"it has {readable(size)}, and at most {readable(limit)} are read")
             with self.guarded():
                 return file.read(limit)
-
-    def start(self, count: int) -> bytes:
-        """The first bytes of a regular file."""
-        with self._opened() as file:
-            return file.read(count)
 
     def digest(self) -> str:
         """The sha256 of a regular file."""

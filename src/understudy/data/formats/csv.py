@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -126,7 +127,7 @@ class _Columns:
             copy=False,
         )
 
-    def _next(self, check: Checker, last: np.ndarray) -> dict[str, np.ndarray]:
+    def _next(self, check: Checker, last: np.ndarray) -> dict[str, Any]:
         """Next observations, of all steps or of the last ones."""
         if not self.next_rows:
             return {}
