@@ -136,6 +136,19 @@ def test_a_directory_of_other_arrays_is_read_and_links_are_refused(tmp_path):
         us.load(tmp_path)
 
 
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (25_000_000_000, 10)}
+    )
+    with open(tmp_path / "obs.npy", "wb") as file:
+        file.write(header.getvalue())
+        file.truncate(len(header.getvalue()) + 10**12)  # a sparse file, which takes no space
+    np.save(tmp_path / "acts.npy", ACT)
+    with pytest.raises(DemonstrationError, match=r"obs\.npy' declares 1\.0 TB of arrays"):
+        us.load(tmp_path)
+
+
 BAD = {
     "no marks": ({}, "nothing says where episodes end: add lengths.*--episodes 1"),
     "ends that decrease": ({"episode_ends": np.array([7, 4, 12])}, r"episode_ends is \[7, 4, 12\]: increasing"),
