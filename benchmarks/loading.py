@@ -4,7 +4,8 @@
     python benchmarks/loading.py --steps 1000000       fewer
 
 Each load is a fresh process, the two in turn. Memory is the largest resident size above that before the load, divided
-by the bytes of the arrays. `np.load` checks nothing but the archive's checksums.
+by the bytes of the arrays. `np.load` checks nothing but the archive's checksums. Seconds are the median of the turns,
+with the lowest and highest, and the load average is stored too: both loaders slow down several times on a busy machine.
 """
 
 import argparse
@@ -69,10 +70,11 @@ def measure(loader: str, path: Path) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5_000_000)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--folder", help="where the file is made; default: the temporary folder")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
+    before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "large.npz"
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # Linux hands a parent's peak on
@@ -83,19 +85,24 @@ def main() -> None:
                 results.append(measure(loader, path))
     made = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
-    about = [shlex.join(["python", *sys.argv]), versions, f"{os.cpu_count()} cores", made["date"]]
+    machine = f"{os.cpu_count()} cores, load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    about = [shlex.join(["python", *sys.argv]), versions, machine, made["date"]]
     rows = []
     peer = float(np.median([seconds for seconds, _ in measured["np.load"]]))
     for loader, results in measured.items():
-        seconds, peak = (float(np.median(values)) for values in zip(*results, strict=True))
+        times, peaks = (np.array(values) for values in zip(*results, strict=True))
+        seconds, peak = float(np.median(times)), float(peaks.max())
         print(
-            f"{loader}: {seconds:.2f} s, {seconds / peer:.2f} times np.load, "
+            f"{loader}: {seconds:.2f} s ({times.min():.2f} to {times.max():.2f}), {seconds / peer:.2f} times np.load, "
             f"{readable(peak)} of memory for {readable(size)} of arrays, {peak / size:.2f} times"
         )
-        numbers = [round(seconds, 2), round(seconds / peer, 2), round(peak / 1e6), round(peak / size, 2)]
-        rows.append([loader, options.steps, NUMBERS, round(size / 1e6), *numbers, options.turns, *about])
-    header = ["loader", "steps", "numbers", "megabytes", "seconds", "times_np_load", "peak_megabytes", "peak_ratio"]
-    write_csv(options.out, [*header, "turns", "command", "versions", "machine", "date"], rows)
+        spread = [round(float(value), 2) for value in (seconds, times.min(), times.max(), seconds / peer)]
+        memory = [round(peak / 1e6), round(peak / size, 2)]
+        rows.append([loader, options.steps, NUMBERS, round(size / 1e6), *spread, *memory, options.turns, *about])
+    print(machine)
+    header = ["loader", "steps", "numbers", "megabytes", "seconds", "seconds_lowest", "seconds_highest"]
+    header += ["times_np_load", "peak_megabytes", "peak_ratio", "turns"]
+    write_csv(options.out, [*header, "command", "versions", "machine", "date"], rows)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def test_a_preset_sets_the_defaults_of_the_other_options(understudy):
         ("train bc", "--demos"),
         ("train bc --demos none.npz", "'none.npz'"),
         ("train bc --demos Forst", "'Forest'"),
-        ("train bc --demos .", "'.' is not a file of demonstrations (a directory)"),
+        ("train bc --demos .", "'.' is a directory of no known format"),
         ("train bc --demos Pendulum --env Forest", "Forest"),
         ("train bc --demos Pendulum --episodes 99", "episodes is 99"),
         ("train bc --demos Pendulum --seeds 0", "seeds is 0"),

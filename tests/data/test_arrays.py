@@ -2,7 +2,10 @@
 
 import io
 import pickle
+import re
+import textwrap
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,6 +136,19 @@ def test_a_directory_of_other_arrays_is_read_and_links_are_refused(tmp_path):
         us.load(tmp_path)
 
 
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (25_000_000_000, 10)}
+    )
+    with open(tmp_path / "obs.npy", "wb") as file:
+        file.write(header.getvalue())
+        file.truncate(len(header.getvalue()) + 10**12)  # a sparse file, which takes no space
+    np.save(tmp_path / "acts.npy", ACT)
+    with pytest.raises(DemonstrationError, match=r"obs\.npy' declares 1\.0 TB of arrays"):
+        us.load(tmp_path)
+
+
 BAD = {
     "no marks": ({}, "nothing says where episodes end: add lengths.*--episodes 1"),
     "ends that decrease": ({"episode_ends": np.array([7, 4, 12])}, r"episode_ends is \[7, 4, 12\]: increasing"),
@@ -209,6 +225,34 @@ def test_a_pickle_is_refused_in_one_line_that_says_how_to_convert(name, tmp_path
     assert name in str(error.value)
     assert "docs/demonstrations.md#pickles" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+class Trajectory:
+    """As the `imitation` package pickles it."""
+
+    def __init__(self, obs, acts):
+        self.obs, self.acts = obs, acts
+
+
+def test_the_lines_that_convert_pickles_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[2] / "docs/demonstrations.md"
+    section = page.read_text(encoding="utf-8").partition("## Pickles")[2].partition("\n## ")[0]
+    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)]
+    assert len(blocks) == 3  # the last one is PyTorch's
+    starts = np.cumsum(LENGTHS) - LENGTHS
+    episodes = [slice(start, start + length) for start, length in zip(starts, LENGTHS, strict=True)]
+    paths = [Trajectory(np.concatenate([OBS[rows], [[7.0, 7, 7]]]), ACT[rows]) for rows in episodes]
+    Path("demos.pkl").write_bytes(pickle.dumps(paths))
+    dicts = {str(i): np.array({"states": OBS[rows], "actions": ACT[rows]}) for i, rows in enumerate(episodes)}
+    np.savez("authors.npz", num_trajs=3, **dicts)
+    for block in blocks[:2]:
+        exec(compile(block, str(page), "exec"), {})
+        d = us.load("demos.npz")
+        np.testing.assert_array_equal(d.observations, OBS.astype(np.float32))
+        np.testing.assert_array_equal(d.actions, ACT.astype(np.float32))
+        assert d.lengths.tolist() == LENGTHS.tolist()
+        assert (d.last_observations is None) == (block is blocks[1])
 
 
 def test_damaged_arrays_are_read_or_refused_by_name(tmp_path):

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pickle
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import gymnasium
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 import understudy as us
 from understudy.core.errors import DemonstrationError, SettingError, SpecError, UnknownNameError
+from understudy.core.storage import write_npz
 from understudy.data import bundled
 from understudy.data.details import Details
+from understudy.data.formats import npz
 
 N = 30
 
@@ -476,3 +479,47 @@ def test_arrays_of_the_right_type_are_copied_unless_told_otherwise():
     given["observations"][0] = 7.0
     assert copied.observations[0, 0] != 7.0
     assert kept.observations[0, 0] == 7.0
+
+
+def traced(call):
+    """What a call returns, and the most memory that it took."""
+    tracemalloc.start()
+    result = call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return result, peak
+
+
+def test_loading_and_saving_take_little_more_memory_than_the_data(tmp_path):
+    steps = 200_000
+    random = np.random.default_rng(0)
+    given = {
+        "observations": random.standard_normal((steps, 50), np.float32),
+        "actions": random.random((steps, 4), np.float32),
+        "lengths": np.full(200, 1000),
+        "last_observations": random.standard_normal((200, 50), np.float32),
+        "terminals": np.zeros(steps, bool),
+        "rewards": random.random(steps, np.float32),
+    }
+    np.savez(tmp_path / "d.npz", **given)
+    size = sum(array.nbytes for array in given.values())
+    d, peak = traced(lambda: us.load(tmp_path / "d.npz"))
+    assert peak < 1.3 * size
+    _, peak = traced(lambda: write_npz(tmp_path / "again.npz", npz.members_of(d), compressed=False))
+    assert peak < 0.5 * size
+    after = d.next_observations
+    again, peak = traced(lambda: us.Demonstrations.from_arrays(d.observations, d.actions, d.lengths, copy=False))
+    assert peak < 0.3 * size
+    again, peak = traced(
+        lambda: us.Demonstrations.from_arrays(d.observations, d.actions, d.lengths, next_observations=after, copy=False)
+    )
+    assert peak < 0.3 * size
+    assert again.other_next is None  # they are the next rows
+    np.testing.assert_array_equal(again.last_observations, given["last_observations"])
+
+
+def test_large_files_are_not_compressed(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "COMPRESSED", 100)
+    us.Demonstrations.from_arrays(**arrays()).save(tmp_path / "d.npz")
+    with zipfile.ZipFile(tmp_path / "d.npz") as archive:
+        assert {member.compress_type for member in archive.infolist()} == {zipfile.ZIP_STORED}

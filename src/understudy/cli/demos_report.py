@@ -14,7 +14,7 @@ from understudy.data.inspection import HUGE, Ranges, at_bounds, histogram, range
 
 SHOWN_DIMENSIONS, SHOWN_NAMES = 16, 12
 """Dimensions of an observation in the table; names and numbers in a list."""
-LONGEST_NAME, LONGEST_LIST = 40, 300
+LONGEST_NAME, LONGEST_LIST = 28, 300
 
 
 def show_demonstrations(d: Demonstrations, format_title: str, name: str) -> None:

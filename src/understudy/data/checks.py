@@ -19,7 +19,7 @@ SINGLE = (
     *("action_units", "origin", "fps"),
 )
 """Single values."""
-BLOCK = 1_000_000
+BLOCK = 250_000
 """Numbers that are checked at a time, so that no mask of a large array is made."""
 
 

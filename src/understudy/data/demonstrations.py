@@ -13,29 +13,11 @@ from understudy.core.parts import Parts, columns, reordered
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
 from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition
-from understudy.data.checks import Checker, blocks
+from understudy.data.checks import Checker
 from understudy.data.details import Details
+from understudy.data.shifting import checked_next, shifted
 
 Ends = Literal["time_limit", "terminal"]
-
-
-def shifted(observations: np.ndarray, lengths: np.ndarray, final: np.ndarray) -> np.ndarray:
-    """The observation after each step: the next row, or the episode's row of `final` after its last step."""
-    after = np.roll(observations, -1, axis=0)
-    after[np.cumsum(lengths) - 1] = final
-    return after
-
-
-def is_shifted(after: np.ndarray, observations: np.ndarray, lengths: np.ndarray) -> bool:
-    """Whether the observation after each step, except an episode's last, is the next row, bit for bit."""
-    last = np.zeros(len(observations), bool)
-    last[np.cumsum(lengths) - 1] = True
-    for rows in blocks(observations[:-1]):
-        inside = ~last[rows]
-        here, there = after[rows][inside], observations[rows.start + 1 : rows.stop + 1][inside]
-        if not np.array_equal(here.view(np.uint32), there.view(np.uint32)):  # 0.0 and -0.0 differ
-            return False
-    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +90,7 @@ class Demonstrations:
         lengths = check.lengths([len(observations)] if lengths is None else lengths, len(observations))
         observations = check.rows("observations", observations, lengths)
         actions, space = check.actions(actions, action_space, lengths)
-        other_next = None
-        if last_observations is not None:
-            last_observations = check.episode_rows("last_observations", last_observations, lengths, observations)
-        if next_observations is not None:
-            other_next = check.rows("next_observations", next_observations, lengths, like=observations)
-            if last_observations is not None:
-                check.same_ends(other_next, last_observations, lengths)
-            last_observations = other_next[np.cumsum(lengths) - 1]
-            other_next = None if is_shifted(other_next, observations, lengths) else other_next
+        last_observations, other_next = checked_next(check, next_observations, last_observations, observations, lengths)
         if terminals is not None:
             terminals = check.terminals(terminals, lengths)
         if rewards is not None:

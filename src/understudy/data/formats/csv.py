@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from understudy.data.formats.episodes import Marks
 
 ROWS = 4096
 """Rows that are converted at a time."""
+MOST_TASKS = 1_000_000
 SNIFFED = 65_536
 """Bytes in which the header must end for a file to be recognised."""
 TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
@@ -54,10 +56,11 @@ class _Columns:
             name: np.empty((most, len(columns)), np.float64 if name in wide else np.float32)
             for name, columns in self.numbers.items()
         }
-        self.next_rows: list[int] = []
+        self.next_rows: list[np.ndarray] = []
         self.next_values: list[np.ndarray] = []
         self.task = header.names.index("task") if "task" in header.names else None
         self.tasks: list[str] = []
+        self.texts: dict[str, str] = {}
 
     def add(self, block: list[list[str]]) -> None:
         start, self.rows = self.rows, self.rows + len(block)
@@ -74,9 +77,11 @@ class _Columns:
             self.next_values.append(np.empty((len(filled), len(self.header.next)), np.float32))
             rows = [start + i for i in filled]
             self._fill(self.next_values[-1], self.header.next, [block[i] for i in filled], rows, False)
-            self.next_rows += rows
+            self.next_rows.append(np.array(rows, np.int64))
         if self.task is not None:
-            self.tasks += [row[self.task] for row in block]
+            self.tasks += [self.texts.setdefault(row[self.task], row[self.task]) for row in block]  # each text once
+            if len(self.texts) > MOST_TASKS:
+                raise self.check.error(f"it has more than {MOST_TASKS} different tasks")
 
     def _fill(
         self, place: np.ndarray, columns: Sequence[int], block: list[list[str]], rows: Sequence[int], flags: bool
@@ -126,16 +131,16 @@ class _Columns:
             copy=False,
         )
 
-    def _next(self, check: Checker, last: np.ndarray) -> dict[str, np.ndarray]:
+    def _next(self, check: Checker, last: np.ndarray) -> dict[str, Any]:
         """Next observations, of all steps or of the last ones."""
-        if not self.next_rows:
+        found = np.concatenate(self.next_rows) if self.next_rows else np.zeros(0)
+        if found.size == 0:
             return {}
-        values = np.concatenate(self.next_values)
         for name, rows in (("next_observations", np.arange(self.rows)), ("last_observations", last)):
-            if np.array_equal(self.next_rows, rows):
-                return {name: values}
+            if np.array_equal(found, rows):
+                return {name: np.concatenate(self.next_values)}
         raise check.error(
-            f"{len(self.next_rows)} of {self.rows} rows have a next observation: all rows need one, or the last row of "
+            f"{len(found)} of {self.rows} rows have a next observation: all rows need one, or the last row of "
             "each episode and no other"
         )
 

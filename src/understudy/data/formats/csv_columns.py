@@ -19,6 +19,7 @@ Without `episode`, an episode ends where `terminal` or `truncated` is true. Othe
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from understudy.core.errors import DemonstrationError
 from understudy.core.parts import Parts
@@ -101,6 +102,11 @@ def header_of(d: Demonstrations) -> list[str]:
     names = ["episode", *obs, *act, *(after if d.last_observations is not None else ())]
     if len(set(names)) < len(names):
         raise DemonstrationError(f"two dimensions of the actions have the same name, {quoted(act)}: rename one")
-    known = {"reward": d.rewards, "terminal": d.terminals, "truncated": d.terminals, "success": d.details.successes}
+    known: dict[str, Any] = {
+        "reward": d.rewards,
+        "terminal": d.terminals,
+        "truncated": d.terminals,
+        "success": d.details.successes,
+    }
     known |= {"intervention": d.details.interventions, "task": d.details.tasks, "timestamp": d.details.fps}
     return names + [name for name, value in known.items() if value is not None]
