@@ -17,6 +17,7 @@ A file without `timeouts` does not say where time limits cut its episodes, so it
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
         if type(wanted) is int and 1 <= wanted <= len(ended):
             ended = ended[:wanted]
             steps = int(ended[-1]) + 1
-        arrays = {
+        arrays: dict[str, Any] = {
             name: one.read(0, steps, np.float32 if one.dtype.kind == "f" else None)
             for name, one in stored.items()
             if name not in ("terminals", "timeouts")
