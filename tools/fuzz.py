@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.format_fuzzing import FORMAT_TARGETS
 from support.fuzzing import TARGETS as OWN_TARGETS
 from support.fuzzing import attack
+from support.hdf5_files import KINDS, attack_hdf5, make_valid
 from support.study_fuzzing import attack_study, make_studies
 from understudy.core import display
 from understudy.train.results import provenance, write_csv
@@ -41,6 +42,7 @@ COUNTS = {
     "runs": 1500,
     "checkpoints": 600,
     "studies": 600,
+    **dict.fromkeys(KINDS, 5000),
 }
 """Kinds, and how many of them are damaged in the whole campaign."""
 
@@ -67,7 +69,7 @@ def campaign(name: str, count: int, first: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "valid"
         place.mkdir()
-        valid = make_studies(place) if name == "studies" else TARGETS[name].make(place)
+        valid = _valid(name, place)
         for seed in range(first, first + count):
             try:
                 damage, outcome = _attacked(name, valid, Path(folder), seed)
@@ -81,12 +83,21 @@ def campaign(name: str, count: int, first: int) -> Row:
     return Row(name, count, *counts, round(time.perf_counter() - begun, 1), round(memory))
 
 
+def _valid(name: str, place: Path) -> list[Path]:
+    if name == "studies":
+        return make_studies(place)
+    return make_valid(name, place) if name in KINDS else TARGETS[name].make(place)
+
+
 def _attacked(name: str, valid: list[Path], folder: Path, seed: int) -> tuple[str, str]:
     """The damage, and "refused" or "valid"."""
     if name == "studies":
         damage, outcome = attack_study(valid, folder, seed)
         return damage, "refused" if outcome == "refused" else "valid"
-    damage, was_read = attack(TARGETS[name], valid, folder, seed)
+    if name in KINDS:
+        damage, was_read = attack_hdf5(name, valid, folder, seed)
+    else:
+        damage, was_read = attack(TARGETS[name], valid, folder, seed)
     return damage, "valid" if was_read else "refused"
 
 

@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
-from support.hdf5_files import attack_hdf5, make_valid
+from support.hdf5_files import KINDS, attack_hdf5, make_valid
 from understudy.core.errors import DemonstrationError
-
-KINDS = ("minari", "robomimic", "d4rl")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +39,7 @@ def test_a_damaged_file_is_read_as_something_valid_or_refused(valid, folder, see
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 def test_thousands_of_damaged_files_are_read_as_something_valid_or_refused(valid, folder, kind):
-    read = [attack_hdf5(kind, valid[kind], folder, seed) for seed in range(2000)]
+    read = [attack_hdf5(kind, valid[kind], folder, seed)[1] for seed in range(2000)]
     assert 0 < sum(read) < 1000
 
 

@@ -122,6 +122,7 @@ WRONG = {
     "texts": ("data/demo_0/obs/object", [["a"]] * 5, "type object"),
     "link": ("data/demo_0/obs/object", h5py.ExternalLink("/etc/passwd", "/x"), "links are not followed"),
     "linked demo": ("data/demo_1", h5py.SoftLink("/data/demo_0"), "links are not followed"),
+    "no observations": ("data/demo_0/obs", None, "dataset_states_to_obs"),
     "no group": ("data/demo_0/obs", np.zeros(3), "is not a group"),
 }
 

@@ -161,8 +161,12 @@ def make_valid(kind: str, folder: Path) -> list[Path]:
     return paths
 
 
-def attack_hdf5(kind: str, valid: list[Path], folder: Path, seed: int) -> bool:
-    """Damage a copy of a valid file or directory and read it. Returns whether it was read.
+KINDS = ("minari", "robomimic", "d4rl")
+"""The formats that are fuzzed."""
+
+
+def attack_hdf5(kind: str, valid: list[Path], folder: Path, seed: int) -> tuple[str, bool]:
+    """Damage a copy of a valid file or directory and read it. Returns the damage, and whether it was read.
 
     HDF5 files have no checksum over their numbers, so a changed number may be read.
     """
@@ -171,12 +175,12 @@ def attack_hdf5(kind: str, valid: list[Path], folder: Path, seed: int) -> bool:
     if source.is_dir():
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(source, path)
-        mutate_directory(path, seed)
+        damage = mutate_directory(path, seed)
     else:
         shutil.copy(source, path)
-        mutate_file(path, seed)
+        damage = mutate_file(path, seed)
     options = {"filter": ("train", "valid")[seed // 2 % 2]} if kind == "robomimic" and seed % 3 == 0 else {}
     value = loaded(lambda: load(f"{kind}:{path}", **options), path.name)
     if value is not None:
         check_demonstrations(value)
-    return value is not None
+    return damage, value is not None

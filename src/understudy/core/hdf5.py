@@ -62,6 +62,7 @@ class Hdf5File:
         self._reader, self._raw, self._file, self._h5py = reader, raw, file, load_h5py()
         self._size = os.fstat(raw.fileno()).st_size
         self._limit, self._total = read_limit(self._size), 0
+        self._parent: tuple[str | None, Any] = (None, None)  # the group that was opened last, with its path
 
     @property
     def name(self) -> str:
@@ -85,19 +86,15 @@ class Hdf5File:
         return sorted(name.decode("utf-8", "backslashreplace") for name in group)
 
     def has(self, path: str) -> bool:
-        """Whether there is something under a path. It may be a link."""
-        parent, _, name = path.rpartition("/")
-        group = self._opened(parent) if not parent or self.has(parent) else None
-        return isinstance(group, self._h5py.h5g.GroupID) and group.links.exists(name.encode())
+        """Whether there is something under a path."""
+        return self._found(path) is not None
 
     def is_group(self, path: str) -> bool:
-        return self.has(path) and isinstance(self._opened(path), self._h5py.h5g.GroupID)
+        return isinstance(self._found(path), self._h5py.h5g.GroupID)
 
     def declared(self, path: str) -> tuple[tuple[int, ...], np.dtype]:
         """The shape and the type of a dataset, which may be of any kind."""
-        found = self._opened(path)
-        if not isinstance(found, self._h5py.h5d.DatasetID):
-            raise self.damaged(f"'{path}' is a group")
+        found = self._dataset(path)
         return tuple(int(length) for length in found.shape), found.dtype
 
     def dataset(self, path: str, itemsize: int = 4, rows: int | None = None, kinds: str = NUMBERS) -> Stored:
@@ -109,9 +106,8 @@ class Hdf5File:
             rows: Rows that will be read; None: all.
             kinds: NumPy's kinds of dtypes.
         """
-        shape, _ = self.declared(path)
-        found = self._opened(path)
-        dtype = self._type(path, found, kinds)
+        found = self._dataset(path)
+        dtype, shape = self._type(path, found, kinds), tuple(int(length) for length in found.shape)
         read = shape if rows is None else (min(rows, shape[0]), *shape[1:])
         self.reserve(array_bytes(read, np.uint8) * max(itemsize, dtype.itemsize))
         return self._stored(path, found, dtype, shape)
@@ -134,10 +130,8 @@ class Hdf5File:
 
     def texts(self, path: str) -> list[str]:
         """A dataset of texts."""
-        found = self._opened(path)
-        if not isinstance(found, self._h5py.h5d.DatasetID) or not isinstance(
-            found.get_type(), self._h5py.h5t.TypeStringID
-        ):
+        found = self._dataset(path)
+        if not isinstance(found.get_type(), self._h5py.h5t.TypeStringID):
             raise self.damaged(f"'{path}' is not a list of texts")
         count = math.prod(found.shape)
         if count > MOST_TEXTS or found.get_storage_size() > LONGEST_ATTRIBUTE * 10:
@@ -158,6 +152,14 @@ class Hdf5File:
             raise self.damaged(f"'{path}' has a text of {len(data)} bytes")
         return data.decode("utf-8")
 
+    def _dataset(self, path: str) -> Any:
+        found = self._opened(path)
+        if not isinstance(found, self._h5py.h5d.DatasetID):
+            raise self.damaged(f"'{path}' is not a dataset")
+        if found.shape is None:
+            raise self.damaged(f"'{path}' is empty")
+        return found
+
     def _group(self, path: str) -> Any:
         found = self._opened(path)
         if not isinstance(found, self._h5py.h5g.GroupID):
@@ -165,16 +167,24 @@ class Hdf5File:
         return found
 
     def _opened(self, path: str) -> Any:
-        """The object under a path. Raises if it is not there, or is a link to somewhere else."""
-        h5g, h5l, h5o = self._h5py.h5g, self._h5py.h5l, self._h5py.h5o
-        found = h5g.open(self._file.id, b"/")
-        for name in path.split("/") if path else ():
-            if not isinstance(found, h5g.GroupID) or not found.links.exists(name.encode()):
-                raise self.damaged(f"it has no '{path}'")
-            if found.links.get_info(name.encode()).type != h5l.TYPE_HARD:
-                raise self.damaged(f"'{path}' is a link, and links are not followed")
-            found = h5o.open(found, name.encode())
+        found = self._found(path)
+        if found is None:
+            raise self.damaged(f"it has no '{path}'")
         return found
+
+    def _found(self, path: str) -> Any:
+        """The object under a path, or None. Raises if it is a link to somewhere else."""
+        if not path:
+            return self._h5py.h5g.open(self._file.id, b"/")
+        parent, _, name = path.rpartition("/")
+        if self._parent[0] != parent:
+            self._parent = (parent, self._found(parent))
+        group = self._parent[1]
+        if not isinstance(group, self._h5py.h5g.GroupID) or not group.links.exists(name.encode()):
+            return None
+        if group.links.get_info(name.encode()).type != self._h5py.h5l.TYPE_HARD:
+            raise self.damaged(f"'{path}' is a link, and links are not followed")
+        return self._h5py.h5o.open(group, name.encode())
 
     def _type(self, path: str, found: Any, kinds: str) -> np.dtype:
         """The type of a dataset, which must be stored exactly as NumPy would."""

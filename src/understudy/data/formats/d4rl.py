@@ -17,6 +17,7 @@ A file without `timeouts` does not say where time limits cut its episodes, so it
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
         if type(wanted) is int and 1 <= wanted <= len(ended):
             ended = ended[:wanted]
             steps = int(ended[-1]) + 1
-        arrays = {
+        arrays: dict[str, Any] = {
             name: one.read(0, steps, np.float32 if one.dtype.kind == "f" else None)
             for name, one in stored.items()
             if name not in ("terminals", "timeouts")
@@ -102,9 +103,7 @@ def _flags(file: Hdf5File, stored: dict[str, Stored], name: str) -> np.ndarray |
 def _ends(
     file: Hdf5File, path: Path, selection: Selection, terminals: np.ndarray | None, timeouts: np.ndarray | None
 ) -> tuple[np.ndarray, int | None]:
-    """The last step of each episode, and the task's time limit if the name of the file says it."""
-    task, *others = re.split("[-_]", path.stem.lower())
-    horizon = None if others[:1] == ["maze"] else HORIZONS.get(task)
+    """The last step of each episode, and the task's time limit if the name of the file has to say it."""
     known = [flags for flags in (terminals, timeouts) if flags is not None]
     if not known:
         raise file.damaged("it has neither terminals nor timeouts, so its episodes are unknown")
@@ -113,7 +112,9 @@ def _ends(
     if len(ended) == 0 or ended[-1] != rows - 1:  # the last episode was cut off
         ended = np.append(ended, rows - 1)
     if timeouts is not None or selection.ends == "terminal":
-        return ended, horizon
+        return ended, None
+    task, *others = re.split("[-_]", path.stem.lower())
+    horizon = None if others[:1] == ["maze"] else HORIZONS.get(task)
     if horizon is None:
         raise DemonstrationError(
             f"'{file.name}' has no timeouts, so it does not say where a time limit cut its episodes: begin its name "

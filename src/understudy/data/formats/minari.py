@@ -192,7 +192,8 @@ def _metadata(d: Demonstrations, path: Path) -> dict[str, Any]:
     elif d.bounds_from_data:
         acted = _unbounded(d.actions.shape[1])
     else:
-        acted = spaces.Box(*(np.array(bound, np.float32) for bound in (d.action_space.low, d.action_space.high)))
+        low, high = (np.array(bound, np.float32) for bound in (d.action_space.low, d.action_space.high))
+        acted = spaces.Box(low, high)
     found = {
         "total_episodes": d.episodes,
         "total_steps": d.steps,

@@ -69,7 +69,7 @@ def _declared(file: Hdf5File, metadata: Metadata, name: str) -> dict[str, Any]:
         _check(file, stored, (steps + 1, *shape))
         found["observations"].append(stored)
     for key in SUCCESS:
-        if file.has(f"{name}/infos") and file.is_group(f"{name}/infos") and file.has(f"{name}/infos/{key}"):
+        if file.has(f"{name}/infos/{key}"):
             found["success"] = file.dataset(f"{name}/infos/{key}", itemsize=1)
             break
     return found

@@ -99,6 +99,10 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 def _keys(file: Hdf5File, demo: str, wanted: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """The observation keys to read, and those that are left out by default."""
+    if not file.has(f"data/{demo}/obs"):
+        raise file.damaged(
+            f"'data/{demo}' has no observations; robomimic's dataset_states_to_obs.py adds them to states"
+        )
     known = file.names(f"data/{demo}/obs")
     for key in wanted:
         if key not in known:
