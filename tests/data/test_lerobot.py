@@ -93,7 +93,14 @@ def test_keys_choose_features_and_their_order(real):
 
 def test_features_that_are_left_out_are_named(real, capfd):
     us.load(real)
-    assert "observation.grid, observation.images.top" in capfd.readouterr().err
+    assert "left out observation.grid, observation.images.top" in capfd.readouterr().err
+    demonstrations(obs_parts=(("observation.state", 1), ("observation.force", 2))).save(
+        f"lerobot:{real.parent / 'new'}"
+    )
+    us.load(real.parent / "new")
+    assert "left out observation.force" in capfd.readouterr().err
+    us.load(real, keys=["observation.state"])
+    assert capfd.readouterr().err == ""
 
 
 def test_a_filter_is_a_split_or_a_task(real, old):
@@ -105,6 +112,18 @@ def test_a_filter_is_a_split_or_a_task(real, old):
         assert pushed.details.tasks == ("push", "push")
         with pytest.raises(UnknownNameError, match="did you mean 'pull'"):
             us.load(path, filter="pul")
+
+
+def test_a_split_without_episodes_is_named(real):
+    change_info(real, splits={"test": "3:3"})
+    with pytest.raises(DemonstrationError, match="split 'test' has no episodes"):
+        us.load(real, filter="test")
+
+
+def test_indices_may_be_unsigned(real):
+    for name in ("episode_index", "frame_index"):
+        rewritten(real / DATA, lambda table, name=name: replaced(name, table[name].cast(pa.uint64()))(table))
+    assert us.load(real).steps == 12
 
 
 def test_only_the_files_of_the_wanted_episodes_are_read(old):
