@@ -35,6 +35,12 @@ def real(tmp_path):
 
 
 @pytest.fixture
+def real_old(tmp_path):
+    """A data set of version 2.1 that lerobot 0.3.3 wrote."""
+    return copied("lerobot_v21", tmp_path)
+
+
+@pytest.fixture
 def old(tmp_path):
     return write_old_lerobot(tmp_path / "old", lerobot_frames())
 
@@ -45,7 +51,7 @@ def change_info(path, **changes):
     (path / "meta/info.json").write_text(json.dumps(info), encoding="utf-8")
 
 
-@pytest.mark.parametrize("version", ["real", "old"])
+@pytest.mark.parametrize("version", ["real", "real_old", "old"])
 def test_all_numbers_of_a_data_set_are_read(version, request):
     path, frames = request.getfixturevalue(version), lerobot_frames()
     demos = us.load(path)
@@ -60,10 +66,10 @@ def test_all_numbers_of_a_data_set_are_read(version, request):
     np.testing.assert_array_equal(demos.details.interventions, frames["intervention"])
     assert demos.details.tasks == TASKS
     assert demos.details.fps == 10
-    assert demos.details.action_names == (("a", "b") if version == "real" else None)
+    assert demos.details.action_names == (None if version == "old" else ("a", "b"))
 
 
-@pytest.mark.parametrize("version", ["real", "old"])
+@pytest.mark.parametrize("version", ["real", "real_old", "old"])
 def test_a_done_that_is_not_truncated_is_terminal(version, request):
     terminals = us.load(request.getfixturevalue(version)).terminals
     np.testing.assert_array_equal(np.flatnonzero(terminals), ENDS[[0, 2]])
@@ -131,6 +137,20 @@ def test_only_the_files_of_the_wanted_episodes_are_read(old):
     assert us.load(old, episodes=2).lengths.tolist() == [4, 3]
     with pytest.raises(DemonstrationError, match=r"no file '.*episode_000002"):
         us.load(old)
+
+
+def test_frames_of_other_episodes_may_be_damaged(real):
+    data = pq.ParquetFile(real / DATA).read()
+    with pq.ParquetWriter(real / DATA, data.schema, compression="none", write_page_checksum=True) as writer:
+        for start, length in zip(ENDS + 1 - LENGTHS, LENGTHS, strict=True):
+            writer.write_table(data.slice(start, length))
+    bytes_ = bytearray((real / DATA).read_bytes())
+    at = pq.ParquetFile(real / DATA).metadata.row_group(2).column(0).data_page_offset
+    bytes_[at : at + 200] = bytes(200)
+    (real / DATA).write_bytes(bytes_)
+    assert us.load(real, episodes=2).lengths.tolist() == [4, 3]
+    with pytest.raises(DemonstrationError, match="file-000"):
+        us.load(real)
 
 
 def test_frames_are_put_in_order(real):

@@ -40,7 +40,7 @@ def make_lerobot(folder: Path) -> list[Path]:
 
 
 def make_old_lerobot(folder: Path) -> list[Path]:
-    return [write_old_lerobot(folder / "old", lerobot_frames())]
+    return [copied("lerobot_v21", folder), write_old_lerobot(folder / "old", lerobot_frames())]
 
 
 def make_imitation(folder: Path) -> list[Path]:

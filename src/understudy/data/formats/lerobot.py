@@ -67,12 +67,9 @@ def _name_left_out(info: Info, observed: list[Feature]) -> None:
     """Say which observations are not read by default."""
     chosen = [one.name for one in observed]
     others = [name for name in info.features if name.startswith("observation") and name not in chosen]
-    if others:
-        display.warn(f"{info.folder.name}: left out {quoted(', '.join(others), 300)}; `keys` chooses others")
-    if info.others:
-        display.warn(
-            f"{info.folder.name}: left out {quoted(', '.join(info.others), 300)}: images are not supported yet"
-        )
+    for names, why in ((others, "`keys` chooses others"), (info.others, "only rows of numbers are read")):
+        if names:
+            display.warn(f"{info.folder.name}: left out {quoted(', '.join(names), 300)}; {why}")
 
 
 def _chosen(info: Info, listed: list[EpisodeRow], selection: Selection) -> list[EpisodeRow]:
