@@ -117,6 +117,18 @@ def rewritten(path: Path, change: Any) -> None:
     pq.write_table(change(pq.read_table(path)), path)
 
 
+def replaced(name: str, array: Any) -> Any:
+    """A change of a table: another column."""
+    return lambda table: table.set_column(table.column_names.index(name), name, array)
+
+
+def change_info(path: Path, **changes: Any) -> None:
+    """Change entries of a LeRobot data set's info.json."""
+    info = json.loads((path / "meta/info.json").read_text(encoding="utf-8"))
+    info.update(changes)
+    (path / "meta/info.json").write_text(json.dumps(info), encoding="utf-8")
+
+
 def assert_equal(a: us.Demonstrations, b: us.Demonstrations, *fields: str) -> None:
     for name in fields or ("observations", "actions", "lengths", "next_observations", "terminals", "rewards"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)

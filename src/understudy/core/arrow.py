@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from understudy.core.columns import Column, Want, converted, load_pyarrow
+from understudy.core.columns import Column, Want, check_field, converted, load_pyarrow
 from understudy.core.folder import Folder, Refused
 from understudy.core.reader import FileReader
 
@@ -69,6 +69,7 @@ def _indices(schema: Any, wants: Sequence[Want]) -> list[int]:
         at = schema.get_all_field_indices(want.path[0])
         if len(at) != 1:
             raise Refused(f"it has {len(at)} columns '{want.path[0]}', not one, of {', '.join(schema.names)}")
+        check_field(schema.field(at[0]), want)
         found.add(at[0])
     return sorted(found)
 

@@ -68,6 +68,12 @@ class Column(NamedTuple):
         return table.reshape(-1)
 
 
+def check_field(field: Any, want: Want) -> None:
+    """Raise Refused if a column has an extension type, also one that pyarrow does not know."""
+    if b"ARROW:extension:name" in (field.metadata or {}):
+        raise Refused(f"'{want.name}' has the extension type {quoted(field.metadata[b'ARROW:extension:name'], 60)}")
+
+
 def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
     """The contents of a top-level Arrow array of one chunk. `reserve` gets the bytes that its texts will take.
 

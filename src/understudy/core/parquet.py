@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from understudy.core.columns import Column, Want, converted, load_pyarrow
+from understudy.core.columns import Column, Want, check_field, converted, load_pyarrow
 from understudy.core.folder import Folder, Refused
 from understudy.core.parquet_pages import Chunk, check_pages, read_index
 
@@ -72,6 +72,7 @@ def _column(table: Any, want: Want, reserve: Callable[[int], None]) -> Column:
     found = table.schema.get_all_field_indices(want.path[0])
     if len(found) != 1:
         raise Refused(f"it has {len(found)} columns '{want.path[0]}', not one")
+    check_field(table.schema.field(found[0]), want)
     column = table.column(found[0])
     if column.num_chunks > 1:
         column = load_pyarrow().chunked_array([column.combine_chunks()])

@@ -17,7 +17,8 @@ TYPES = {0: "bool", 1: "int32", 2: "int64", 4: "float32", 5: "float64", 6: "text
 REPEATED, GROUP = 2, -1
 DATA_PAGES = {0: 5, 3: 8}
 """Types of pages with values: the field of their header that says how many."""
-DICTIONARY_PAGE = 2
+DICTIONARY_PAGE, DICTIONARY = 2, 7
+"""The type of a page with a dictionary, and the field of its header that says how many values it has."""
 ENCODINGS, TEXT_ENCODINGS = (0, 2, 3, 4, 5, 8, 9), (0, 2, 3, 8)
 """Text may be plain or a dictionary: in other encodings a few bytes can stand for a long text."""
 
@@ -75,8 +76,8 @@ def check_pages(raw: Any, chunk: Chunk) -> None:
                 raise Refused(f"'{name}' declares {chunk.values} values, and its pages hold {values}")
             if encoding not in (TEXT_ENCODINGS if chunk.kind == "text" else ENCODINGS):
                 raise Refused(f"'{name}' has the encoding {encoding}, which is not read")
-        elif kind != DICTIONARY_PAGE:
-            raise Refused(f"'{name}' has a page of the unknown type {kind}")
+        elif kind != DICTIONARY_PAGE or not 0 <= header[DICTIONARY][1] <= unpacked_size:  # a value has at least a byte
+            raise Refused(f"'{name}' has a page of type {kind} that is not read")
     if at != end:
         raise Refused(f"'{name}' has more pages than declared")
 

@@ -30,8 +30,8 @@ from understudy.data.formats.lerobot_writer import write
 REWARD, DONE, TRUNCATED, SUCCESS = "next.reward", "next.done", "next.truncated", "next.success"
 INTERVENTION = "intervention"
 PLACES = ("episode_index", "frame_index")
-ITEM = 8
-"""Bytes of a number, at most."""
+NUMBER, STEP = 4, 16
+"""Bytes of a number, and of a step besides its numbers."""
 SHOWN = 50
 """Names of splits and tasks that are compared with a wrong one."""
 
@@ -47,9 +47,8 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     features = [info.features[name] for name in needed]
     frames = _frames(info, rows, features, stop=len(rows) < len(listed))
     observations = [frames[one.name] for one in observed]
-    if not selection.keys and info.others:
-        left_out = quoted(", ".join(info.others), 300)
-        display.warn(f"{info.folder.name}: left out {left_out}, which are no rows of numbers")
+    if not selection.keys:
+        _name_left_out(info, observed)
     lengths = np.array([row.length for row in rows])
     return Demonstrations.from_arrays(
         observations[0] if len(observations) == 1 else np.concatenate(observations, axis=1),
@@ -64,6 +63,15 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     )
 
 
+def _name_left_out(info: Info, observed: list[Feature]) -> None:
+    """Say which observations are not read by default."""
+    chosen = [one.name for one in observed]
+    others = [name for name in info.features if name.startswith("observation") and name not in chosen]
+    for names, why in ((others, "`keys` chooses others"), (info.others, "only rows of numbers are read")):
+        if names:
+            display.warn(f"{info.folder.name}: left out {quoted(', '.join(names), 300)}; {why}")
+
+
 def _chosen(info: Info, listed: list[EpisodeRow], selection: Selection) -> list[EpisodeRow]:
     """The episodes to read: of a split or a task, and only the first ones."""
     rows, name = listed, selection.filter
@@ -72,6 +80,8 @@ def _chosen(info: Info, listed: list[EpisodeRow], selection: Selection) -> list[
         if bounds is None:
             raise info.folder.damaged(f"its split '{quoted(name)}' is '{quoted(info.splits[name])}', not '0:50'")
         rows = [row for row in rows if int(bounds[1]) <= row.number < int(bounds[2])]
+        if not rows:
+            raise info.folder.damaged(f"its split '{quoted(name)}' has no episodes")
     elif name is not None:
         rows = [row for row in rows if name in row.tasks]
     if not rows:
@@ -91,7 +101,7 @@ def _frames(info: Info, rows: list[EpisodeRow], features: list[Feature], stop: b
         missing[row.file] = missing.get(row.file, 0) + row.length
     for name in missing:
         folder.weigh(name)
-    folder.reserve(INFO, steps * (1 + sum(ITEM * one.size for one in features)))
+    folder.reserve(INFO, steps * (STEP + sum(NUMBER * one.size for one in features)))
     frames: dict[str, np.ndarray] = {}
     seen = np.zeros(steps, bool)
     wants = [*(Want((name,)) for name in PLACES), *(Want((one.name,)) for one in features)]
@@ -120,6 +130,7 @@ def _places(
     episode, frame = (block[name].flat() for name in PLACES)
     if episode.dtype.kind not in "iu" or frame.dtype.kind not in "iu":
         raise Refused("episode_index and frame_index are not whole numbers")
+    episode, frame = episode.astype(np.int64), frame.astype(np.int64)
     at = np.clip(np.searchsorted(indices, episode), 0, len(indices) - 1)
     keep = indices[at] == episode
     at, frame = at[keep], frame[keep]
