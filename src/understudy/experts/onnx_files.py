@@ -101,9 +101,7 @@ class OnnxPolicy:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
         with self._reader.guarded():
-            return onnxruntime.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"], enable_fallback=0
-            )
+            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
     def _checked(self, data: bytes) -> bytes:
         """The model, written again from what was checked."""
