@@ -163,6 +163,7 @@ def renamed(tmp_path, old, new):
         (b"mlp_extractor.value_net.0", b"features_extractor.cnn.00", "the feature extractor features_extractor.cnn.00"),
         (b"action_net", b"quantile__", "the weights .*SAC, TQC, TD3, DDPG, PPO, A2C and DQN"),
         (b"mlp_extractor.value_net.", b"mlp_extractor.shared_net", "the weights"),
+        (b"value_net.weight", b"lstm_actor.weigh", "the weights .*lstm_actor"),
         (b"policy_net.2.bias", b"policy_net.2.xxxx", "has no b1"),
         (b"action_net.bias", b"action_net.xxxx", "has no b2"),
     ],

@@ -148,10 +148,10 @@ def test_commands_record_the_named_expert(understudy, tmp_path):
     status, _, err = understudy("train", "bc", "--env", "CartPole-v1", "--expert", "bundled", "--out", "b", *SMALL)
     assert status == 0
     assert "recording" not in err
-    status, _, err = understudy("train", "bc", "--demos", "Pendulum", "--expert", "sac.zip", *SMALL)
+    status, _, err = understudy("train", "bc", "--demos", "Pendulum", "--expert", "sac.zip", "--out", "c", *SMALL)
     assert status == 2
     assert "leave out --expert, or leave out --demos" in err
-    status, _, err = understudy("train", "bc", "--expert", "sac.zip", *SMALL)
+    status, _, err = understudy("train", "bc", "--expert", "sac.zip", "--out", "c", *SMALL)
     assert status == 2
     assert "--env" in err
 

@@ -144,10 +144,10 @@ class FileReader:
         """
         with self._opened() if inside is None else io.BytesIO(inside) as file, self._archive(file) as (archive, found):
             chosen = {name: member for name, member in found.items() if wanted(name)}
-            total, limit = sum(member.file_size for member in chosen.values()), FACTOR * file.seek(0, os.SEEK_END)
-            if total > max(most, limit) or total > read_limit(limit):
-                most = min(max(most, limit), read_limit(limit))
-                raise self.damaged(f"{', '.join(chosen)} has {readable(total)}, and at most {readable(most)} are read")
+            total, size = sum(member.file_size for member in chosen.values()), file.seek(0, os.SEEK_END)
+            limit = min(max(most, FACTOR * size), read_limit(size))
+            if total > limit:
+                raise self.damaged(f"{', '.join(chosen)} has {readable(total)}, and at most {readable(limit)} are read")
             contents = {}
             for name, member in chosen.items():
                 with archive.open(member) as stream:

@@ -8,7 +8,6 @@ expert acts after it. Either way, one state is one query. Queries are counted an
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 import jax
@@ -19,6 +18,7 @@ from jaxtyping import Int, Key
 from understudy.core.arrays import Array
 from understudy.core.errors import NeedsError, RunError, SpecError, check_whole, unknown
 from understudy.core.imports import find_own_code, load_name
+from understudy.core.paths import checked_path
 from understudy.core.text import quoted
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.envs import Environment, GymnasiumEnvironment
@@ -31,6 +31,8 @@ from understudy.policies import Policy
 from understudy.policies.actor import Actor, check_fits
 from understudy.policies.networks import Activation
 
+RESERVED = ("scripted", "bundled")
+"""Names of experts that are never paths."""
 ValueFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Maps batches of observations and actions to Q^{π_E}(s, a), one number each."""
 
@@ -146,7 +148,7 @@ def as_expert(
 
     A saved, trained or bundled policy answers deterministically. A scripted expert or a `Policy` answers with samples.
     """
-    if isinstance(given, str | os.PathLike) and Path(given).exists():
+    if isinstance(given, str | os.PathLike) and given not in RESERVED and checked_path(given).exists():
         return _of_object(expert_file(given, env, activation, normalization), env)
     for option, value in (("activation", activation), ("normalization", normalization)):
         if value is not None:
@@ -178,7 +180,7 @@ def _of_name(given: str, env: Environment | GymnasiumEnvironment) -> Expert:
         found = load_name(given, "expert")
         return _of_object(ask(f"the expert {given}", found, 0, 0.0) if isinstance(found, type) else found, env)
     if given.isidentifier():
-        raise unknown("expert", given, ["scripted", "bundled", *bundled_experts()], f"Or pass {KINDS}.")
+        raise unknown("expert", given, [*RESERVED, *bundled_experts()], f"Or pass {KINDS}.")
     raise RunError(f"no file '{quoted(given, 1000)}': an expert is scripted, bundled, {KINDS}")
 
 

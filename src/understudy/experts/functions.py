@@ -106,10 +106,7 @@ def predicting(model: Any) -> Function:
     `predict` returns (actions, state), or actions only. If it takes `deterministic`, that is set. A model whose
     environment is in a VecNormalize gets normalized observations, as in its training.
     """
-    parameters = inspect.signature(model.predict).parameters.values()
-    options = (
-        {"deterministic": True} if any(p.name == "deterministic" or p.kind == p.VAR_KEYWORD for p in parameters) else {}
-    )
+    options = {"deterministic": True} if _takes(model.predict, "deterministic") else {}
     find = getattr(model, "get_vec_normalize_env", None)
     normalizer = find() if callable(find) else None
 
@@ -120,6 +117,15 @@ def predicting(model: Any) -> Function:
 
     predict.__name__ = f"{type(model).__name__}.predict"
     return predict
+
+
+def _takes(function: Any, name: str) -> bool:
+    """Whether a function has a parameter of this name."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # one that is not written in Python
+        return False
+    return any(one.name == name or one.kind == one.VAR_KEYWORD for one in parameters)
 
 
 def _called(function: Function, argument: np.ndarray) -> tuple[Any, BaseException | None]:

@@ -42,6 +42,8 @@ SUPPORTED = "SAC, TQC, TD3, DDPG, PPO, A2C and DQN with MlpPolicy are supported"
 MOST_LAYERS = 100
 CLIP_MEAN = 2.0
 """SAC's default `clip_mean`."""
+NOT_PLAIN = ("lstm_", "mlp_extractor.shared_net")
+"""Layers that RecurrentPPO, and Stable-Baselines3 before 1.8, have in front of the policy's network."""
 LIBRARIES = ("stable_baselines3.", "sb3_contrib.")
 STATISTICS = {
     "obs_mean": Expected("fiu", (None,), finite=True),
@@ -147,7 +149,7 @@ def _network(name: str, shapes: Mapping[str, tuple[int, ...]], settings: Mapping
         return Network("SAC or TQC", [*hidden, mean], "relu", True, None if clip is None else float(clip))
     if layers := _layers(shapes, "actor.mu"):
         return Network("TD3 or DDPG", layers, "relu", True)
-    if "action_net.weight" in shapes and not any(key.startswith("mlp_extractor.shared_net") for key in shapes):
+    if "action_net.weight" in shapes and not any(key.startswith(NOT_PLAIN) for key in shapes):
         return Network("PPO or A2C", [*_layers(shapes, "mlp_extractor.policy_net"), "action_net"], "tanh", squash)
     if layers := _layers(shapes, "q_net.q_net"):
         return Network("DQN", layers, "relu")

@@ -164,7 +164,7 @@ class Task(_Checked):
     trajectories: tuple[int, ...] = ()
     """Numbers of demonstrated episodes to train on, one run for each. Empty: one run on all of them."""
     expert: str | None = None
-    """The expert that algorithms query: "bundled", "scripted", an npz of weights, or a run's directory."""
+    """The expert that algorithms query: "bundled", "scripted", a run's directory, or a file of an expert."""
     env_args: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of the environment."""
     wrap: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ the expert, the environment and `SEED`, so that a resumed run records the same o
 """
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from understudy.collect.recording import record
@@ -26,8 +27,11 @@ def names_another_expert(env: str | None, expert: Any) -> bool:
     """Whether an expert is named from which the bundled demonstrations of a task were not recorded."""
     if expert is None:
         return False
-    own = ("scripted",) if env in JAX_ENVIRONMENTS else ("bundled", env)
-    return env not in bundled() or not (isinstance(expert, str) and expert in own)
+    if env is None or env not in bundled() or not isinstance(expert, str):
+        return True
+    if env in JAX_ENVIRONMENTS:
+        return expert != "scripted"
+    return expert != "bundled" and (expert != env or Path(env).exists())  # a path comes before a bundled expert
 
 
 def demonstrations_of(env: str | Environment | GymnasiumEnvironment) -> Demonstrations:
