@@ -39,6 +39,10 @@ def test_a_gif_and_an_mp4_of_pendulum_are_written(pendulum, tmp_path, monkeypatc
     us.record_video(pendulum, "Pendulum", tmp_path / "a.gif", episodes=2)
     us.record_video(pendulum, "Pendulum", tmp_path / "folder/a.mp4")
     assert frames_of(tmp_path / "a.gif") == 20
+    with pytest.raises(RunError, match="already exists"):
+        us.record_video(pendulum, "Pendulum", tmp_path / "a.gif")
+    us.record_video(pendulum, "Pendulum", tmp_path / "a.gif", replace=True)
+    assert frames_of(tmp_path / "a.gif") == 10
     content = (tmp_path / "folder/a.mp4").read_bytes()
     assert content[4:8] == b"ftyp"
     assert b"moov" in content
@@ -62,10 +66,11 @@ def test_other_endings_are_refused(pendulum, tmp_path, name):
         us.record_video(pendulum, "Pendulum", tmp_path / name)
 
 
-def test_an_existing_file_is_never_replaced(pendulum, tmp_path):
+def test_a_file_that_is_no_video_is_never_replaced(pendulum, tmp_path):
     (tmp_path / "a.gif").write_text("mine")
-    with pytest.raises(RunError, match="already exists"):
-        us.record_video(pendulum, "Pendulum", tmp_path / "a.gif")
+    for replace in (False, True):
+        with pytest.raises(RunError, match="already exists"):
+            us.record_video(pendulum, "Pendulum", tmp_path / "a.gif", replace=replace)
     assert (tmp_path / "a.gif").read_text() == "mine"
 
 

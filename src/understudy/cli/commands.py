@@ -81,6 +81,7 @@ def evaluate_command(
     out: Annotated[Path_, default("none")] = None,
     video: Annotated[Path_, default("none")] = None,
     video_episodes: int = 1,
+    replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     imports: Imports = (),
 ) -> None:
     """Evaluate a run's policies: their returns and the gap to the expert.
@@ -96,6 +97,7 @@ def evaluate_command(
         out: CSV file to write, with a row for each policy.
         video: Video of the selected policy to write: .mp4 (extra `video`) or .gif. It needs no display.
         video_episodes: Episodes in the video.
+        replace: Replace an earlier video.
         imports: Module to import if the run's environment is in it, as in module:Name-v0; only for code you trust.
     """
     check_kinds(log)
@@ -103,7 +105,7 @@ def evaluate_command(
     if out is not None:
         check_own_file(out, ",".join(RETURNS))
     if video is not None:
-        check_video(video)
+        check_video(video, replace)
     check_whole(1, video_episodes=video_episodes)
     result = load_run(run)
     with display.progress_bar(f"evaluating {len(result.policies)} policies") as report:
@@ -118,7 +120,7 @@ def evaluate_command(
         write_csv(Path(out), *result_rows(result, evaluation))
         display.say(f"\nThe return of each policy is in {out}")
     if video is not None:
-        result.video(video, env, video_episodes, seed, step_timeout)
+        result.video(video, env, video_episodes, seed, step_timeout, replace=replace)
         display.say(f"\nThe selected policy is in {video}")
 
 
