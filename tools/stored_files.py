@@ -42,6 +42,13 @@ def fuzz_table(results: Path) -> str:
     return _columns(results / "fuzz.csv", ("kind", "damaged", "ways", "refused", "valid", "failures"))
 
 
+def quick_table(results: Path) -> str:
+    """Seconds and returns of the preset "quick"."""
+    header = ["algorithm", "task", "seconds", "CPU seconds", "expert's return", "return", "lowest seed", "highest seed"]
+    names = ("algorithm", "env", "train_seconds", "cpu_seconds", "expert_return", "return", "lowest", "highest")
+    return markdown(header, [[row[name] for name in names] for row in read(results / "quick.csv")])
+
+
 def soak_table(results: Path) -> str:
     """What became of commands under attack."""
     counts = ("tried", "commands", "kills", "survived", "refused", "lost", "accepted", "traceback", "hung", "touched")

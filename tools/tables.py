@@ -63,6 +63,7 @@ def make_tables(results: Path) -> dict[str, str]:
         "missing": stored_files.missing_table,
         "files": stored_files.files_table,
         "fuzz": stored_files.fuzz_table,
+        "quick": stored_files.quick_table,
         "soak": stored_files.soak_table,
     }
     for task in TASKS:

@@ -1,5 +1,7 @@
 """Presets: their names, and settings that differ from them."""
 
+import dataclasses
+
 import pytest
 
 import understudy as us
@@ -34,6 +36,32 @@ def test_changed_settings_are_a_custom_preset():
 )
 def test_presets_know_their_name(algorithm, name):
     assert algorithm.preset(name).preset_name == name
+
+
+SIZES = {
+    *("rounds", "gradient_steps", "critic_steps", "episodes_per_round", "round_steps", "batch_size", "ensemble_size"),
+    *("hidden", "critic_hidden", "discriminator_hidden"),
+}
+
+
+def differences(one, other):
+    """Names of the settings, also of players, in which two algorithms differ."""
+    names = set()
+    for field in dataclasses.fields(one):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        if dataclasses.is_dataclass(mine) and type(mine) is type(theirs):
+            names |= differences(mine, theirs)
+        elif mine != theirs:
+            names.add(field.name)
+    return names
+
+
+@pytest.mark.parametrize("algorithm", us.ALGORITHMS.values())
+def test_the_quick_preset_is_another_preset_with_other_sizes(algorithm):
+    quick = algorithm.preset("quick")
+    others = [algorithm.preset(name) for name in ("default", *algorithm.presets) if name != "quick"]
+    assert any(differences(quick, other) <= SIZES for other in others)
+    assert quick.rounds <= min(other.rounds for other in others)
 
 
 def test_an_unknown_preset_suggests_the_nearest():

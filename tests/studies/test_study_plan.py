@@ -412,3 +412,78 @@ def test_a_study_with_too_many_cells_or_episodes_is_refused_before_it_is_planned
     endless = SimpleNamespace(name="Pendulum", spec=replace(env.spec, horizon=10**6))
     with pytest.raises(SettingError, match=r"eval_episodes = 1000000 on Pendulum needs .* of memory"):
         check_evaluations(long, {"Pendulum": endless})
+
+
+# --- sweeps -----------------------------------------------------------------------------------------------------------
+
+SWEPT = """
+[[task]]
+env = "Pendulum"
+[[algorithm]]
+name = "bc"
+%s
+"""
+
+
+def swept(tmp_path, lines):
+    path = tmp_path / "s.toml"
+    path.write_text(SWEPT % lines)
+    return Study.load(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels"),
+    [
+        ("lr = [1e-4, 3e-4]", ["bc, lr=0.0001", "bc, lr=0.0003"]),
+        ("hidden = [64, 32]", ["bc, hidden=(64, 32)"]),
+        ("hidden = [[64, 32], [8]]", ["bc, hidden=(64, 32)", "bc, hidden=(8,)"]),
+        ("rounds = 3, decay = [true, false]", ["bc, rounds=3, decay=True", "bc, rounds=3, decay=False"]),
+        (
+            "loss = ['squared', 'likelihood'], lr = [1, 2]",
+            [f"bc, loss={loss}, lr={lr}" for loss in ("squared", "likelihood") for lr in (1.0, 2.0)],
+        ),
+    ],
+)
+def test_a_list_of_values_is_an_algorithm_for_each(tmp_path, settings, labels):
+    study = swept(tmp_path, f"settings = {{ {settings} }}")
+    assert [entry.label for entry in study.algorithms] == labels
+    assert Study.from_dict(study.to_dict()) == study
+    assert len({cell.key for group in study.groups() for cell in group.cells}) == 5 * len(labels)
+
+
+def test_a_label_gets_the_values_of_the_sweep(tmp_path):
+    study = swept(tmp_path, 'label = "BC"\nsettings = { rounds = 2, lr = [1e-4, 3e-4] }')
+    assert [entry.label for entry in study.algorithms] == ["BC lr=0.0001", "BC lr=0.0003"]
+    assert [entry.label for entry in Entry.sweep("bc", label="BC", settings={"rounds": 2})] == ["BC"]
+
+
+def test_a_players_settings_can_be_swept():
+    entries = Entry.sweep("adril", settings={"sac": {"lr": [1e-3, 1e-4], "hidden": [8]}}, label="A")
+    assert [entry.label for entry in entries] == ["A sac.lr=0.001", "A sac.lr=0.0001"]
+    assert [entry.algorithm().sac.lr for entry in entries] == [1e-3, 1e-4]
+    assert {entry.algorithm().sac.hidden for entry in entries} == {(8,)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("lr = []", "lr is []: at least one value is needed"),
+        ("lr = [1e-3, 1e-3]", "lr has the value 0.001 twice"),
+        ("lr = [1e-3, 'x']", "lr is 'x': a finite number is needed"),
+        ("lr = [[1e-3]]", "lr is [0.001]: a finite number is needed"),
+        ("hidden = [[64], 32]", "hidden[0] is [64]: a whole number is needed"),
+        ("nope = [1, 2]", "unknown hyperparameter 'nope'"),
+        (f"lr = {list(range(1, 202))}", "201 combinations of settings (201 of lr): at most 200 are allowed"),
+        (f"lr = {list(range(1, 31))}, weight_decay = {list(range(30))}", "900 combinations"),
+    ],
+)
+def test_a_wrong_sweep_is_named(tmp_path, settings, message):
+    with pytest.raises(UnderstudyError, match=re.escape(f"s.toml: [[algorithm]] 1: {message}")):
+        swept(tmp_path, f"settings = {{ {settings} }}")
+
+
+def test_a_stored_study_has_no_sweeps(tmp_path):
+    values = swept(tmp_path, "settings = { lr = [1e-4, 3e-4] }").to_dict()
+    values["algorithms"][0]["settings"]["lr"] = [1e-4, 3e-4]
+    with pytest.raises(SettingError, match="a finite number is needed"):
+        Study.from_dict(values)

@@ -21,7 +21,7 @@ import pytest
 
 import understudy as us
 from understudy.cli.main import main
-from understudy.core.errors import DivergedError, NoSpaceError
+from understudy.core.errors import DivergedError, NoSpaceError, RenderError
 from understudy.policies import Categorical
 from understudy.studies import Store, Study, running, training
 from understudy.studies.evaluator import Evaluator
@@ -168,6 +168,55 @@ def test_a_group_that_fails_does_not_stop_the_others(tmp_path, capsys, monkeypat
     page = (tmp_path / "runs/s/report.html").read_text()
     assert "good" in page
     assert "bad" in page
+
+
+@pytest.mark.parametrize("error", [RenderError("no OpenGL"), MemoryError("no OpenGL"), ValueError("no OpenGL")])
+def test_a_clip_that_cannot_be_drawn_costs_no_report(done, tmp_path, monkeypatch, capsys, error):
+    def failing(*given):
+        raise error
+
+    monkeypatch.setattr("understudy.studies.report.clips.film", failing)
+    assert command(monkeypatch, "study", "report", str(done)) == 0
+    assert "warning: no clip of Pendulum: " in capsys.readouterr().err
+    page = (done / "report.html").read_text()
+    assert "No clip: " in page
+    assert "no OpenGL" in page
+    assert (done / "results.csv").exists()
+
+
+def test_a_running_group_shows_its_rounds(done, tmp_path, monkeypatch, capsys):
+    study, store, seen = make_study(tmp_path, two="5e-4"), Store(done), []
+    group = study.groups()[1]
+
+    @contextmanager
+    def bar(title):
+        def report(done, total, metrics):
+            seen.append((title, store.rounds(group.key), store.is_claimed(group.key)))
+
+        yield report
+
+    run(study, done, progress=bar)
+    assert seen[0] == ("two on Pendulum (4 of 8 cells)", (1, 1), True)
+    assert {rounds for _, rounds, _ in seen} == {(1, 1)}, "evaluations are not rounds"
+    assert not store.is_claimed(group.key)
+
+
+def test_status_shows_the_rounds_of_other_processes(done, tmp_path, monkeypatch, capsys):
+    make_study(tmp_path, two="5e-4")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    done.rename(tmp_path / "runs/s")
+    store, plan = Store(tmp_path / "runs/s"), Plan.load(Study.load("s.toml"))
+    with store.claim(plan.groups[1].key) as claim:
+        assert command(monkeypatch, "study", "status", "s.toml") == 0
+        assert capsys.readouterr().out.rstrip().endswith("running")
+        claim.note(12, 300)
+        assert command(monkeypatch, "study", "status", "s.toml") == 0
+        assert "running, 12 of 300 rounds" in capsys.readouterr().out
+        assert running._running(plan, store) == {"two on Pendulum": "12/300 rounds"}
+    assert running._running(plan, store) == {}
+    assert command(monkeypatch, "study", "status", "s.toml") == 0
+    assert "running" not in capsys.readouterr().out
 
 
 def test_an_unexpected_error_is_reported_in_one_line_with_a_traceback_file(tmp_path, monkeypatch):

@@ -85,6 +85,7 @@ def evaluate_command(
     out: Annotated[Path_, default("none")] = None,
     video: Annotated[Path_, default("none")] = None,
     video_episodes: int = 1,
+    replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     imports: Imports = (),
 ) -> None:
     """Evaluate a run's policies: their returns and the gap to the expert.
@@ -103,6 +104,7 @@ def evaluate_command(
         out: CSV file to write, with a row for each policy.
         video: Video of the selected policy to write: .mp4 (extra `video`) or .gif. It needs no display.
         video_episodes: Episodes in the video.
+        replace: Replace an earlier video.
         imports: Module to import if the run's environment is in it, as in module:Name-v0; only for code you trust.
     """
     check_kinds(log)
@@ -111,7 +113,7 @@ def evaluate_command(
         check_own_file(out, ",".join(RETURNS))
     find_own_code(env, *wrap)
     if video is not None:
-        check_video(video)
+        check_video(video, replace)
     check_whole(1, video_episodes=video_episodes)
     result = load_run(run)
     named = result.named_env if env is None else NamedEnv(env)
@@ -129,7 +131,7 @@ def evaluate_command(
         write_csv(Path(out), *result_rows(result, evaluation))
         display.say(f"\nThe return of each policy is in {out}")
     if video is not None:
-        result.video(video, env, video_episodes, seed, step_timeout)
+        result.video(video, env, video_episodes, seed, step_timeout, replace=replace)
         display.say(f"\nThe selected policy is in {video}")
 
 

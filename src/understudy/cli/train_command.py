@@ -35,7 +35,7 @@ from understudy.data import Demonstrations, bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make, make_unfinished
 from understudy.envs.naming import parse_args
 from understudy.experts.expert import Expert, as_expert
-from understudy.game import DEFAULT, Algorithm
+from understudy.game import DEFAULT, QUICK, Algorithm
 from understudy.policies.networks import Activation
 from understudy.train import resuming
 from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
@@ -179,7 +179,8 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
     settings = algorithm.preset(_preset(rest))
     fields: list[Any] = []
     if algorithm.presets:
-        about = tyro.conf.arg(help="Named settings, which become the defaults of the other options.")
+        quick = " quick: about a minute on two CPU cores." if QUICK in algorithm.presets else ""
+        about = tyro.conf.arg(help=f"Named settings, which become the defaults of the other options.{quick}")
         fields.append(("preset", Annotated[Literal[(DEFAULT, *algorithm.presets)], about], DEFAULT))
     fields.append(("algorithm", Annotated[algorithm, tyro.conf.arg(name="")], _default(settings)))
     fields.append(("run", OmitArgPrefixes[RunOptions], _default(RunOptions())))

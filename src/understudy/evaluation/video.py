@@ -37,13 +37,26 @@ SHORTEST = 20
 """Milliseconds of a frame. Browsers show shorter ones much longer."""
 
 
-def check_video(path: str | os.PathLike[str]) -> None:
-    """Raise if a video cannot be written at `path`: an unknown ending, a file that is there, or no ffmpeg."""
+def check_video(path: str | os.PathLike[str], replace: bool = False) -> None:
+    """Raise if a video cannot be written at `path`: an unknown ending, a file that is there, or no ffmpeg.
+
+    With `replace`, a video of this kind may be there.
+    """
     if checked_path(path).suffix.lower() not in ENDINGS:
         raise SettingError(f"'{quoted(path)}' has the ending '{Path(path).suffix}': use {' or '.join(ENDINGS)}")
-    check_new_file(path)
+    if not (replace and _is_video(Path(path))):
+        check_new_file(path)
     if Path(path).suffix.lower() == ".mp4":
         _ffmpeg()
+
+
+def _is_video(path: Path) -> bool:
+    """Whether a regular file, no link, begins as a GIF or an MP4 does, whichever its name says."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(8)
+    return start[4:] == b"ftyp" if path.suffix.lower() == ".mp4" else start[:4] == b"GIF8"
 
 
 def record_video(
@@ -54,21 +67,23 @@ def record_video(
     seed: int = 0,
     step_timeout: float = STEP_TIMEOUT,
     progress: bool = True,
+    replace: bool = False,
 ) -> None:
     """Write a video of a policy that acts deterministically. It needs no display.
 
     Args:
         policy: A policy such as `result.policy`.
         env: Environment, or its name. A Gymnasium environment needs the render mode "rgb_array".
-        path: The file to write, which must not exist: .mp4 (extra `video`) or .gif.
+        path: The file to write: .mp4 (extra `video`) or .gif.
         episodes: Episodes to show, one after the other.
         seed: Seed of the first episode; the next ones have the next seeds.
         step_timeout: Seconds that a step or a picture of a Gymnasium environment may take (0: no limit).
         progress: Show a spinner, if standard error is a terminal.
+        replace: Replace an earlier video. Other files are never replaced.
 
     Raises RenderError, in one line, if the environment cannot be drawn here.
     """
-    check_video(path)
+    check_video(path, replace)
     check_kind(Actor, policy=policy)
     check_whole(1, episodes=episodes)
     check_seed(seed)
@@ -76,7 +91,7 @@ def record_video(
     environment = make(env)
     check_fits(policy, environment)
     title = f"drawing {episodes} {'episode' if episodes == 1 else 'episodes'} of {environment.name}"
-    with display.working(title, progress), atomic_file(path, replace=False) as partial:
+    with display.working(title, progress), atomic_file(path, replace) as partial:
         frames, per_second = _episodes(policy, environment, episodes, seed, step_timeout)
         write = _write_mp4 if partial.suffix.lower() == ".mp4" else _write_gif
         write(partial, frames, per_second)

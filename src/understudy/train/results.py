@@ -135,9 +135,10 @@ class Result:
         seed: int = 0,
         step_timeout: float = STEP_TIMEOUT,
         progress: bool = True,
+        replace: bool = False,
     ) -> None:
         """Write a video of the selected policy, .mp4 or .gif. The arguments are those of `understudy.record_video`."""
-        record_video(self.policy, self._environment(env), path, episodes, seed, step_timeout, progress)
+        record_video(self.policy, self._environment(env), path, episodes, seed, step_timeout, progress, replace)
 
     def _environment(self, env: Any) -> Any:
         """The environment that is passed, that of training, or that of the demonstrations."""

@@ -48,7 +48,7 @@ from understudy.core.errors import (
     check_whole,
 )
 from understudy.core.types import Dataset, Info, Pair, RoundData, Samples, Spec, Transition
-from understudy.game import Algorithm, Card, payoffs
+from understudy.game import QUICK, Algorithm, Card, payoffs
 from understudy.game.critics import MLPCritic, penalty_between
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Averaged, Player, averaging, clip_from, gradient, side_by_side
@@ -99,6 +99,7 @@ class AdVIL(Algorithm):
     }
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
     presets["released"] = presets["paper"] | {"first": "policy", "clip_after": 0.1, "rounds": 200}
+    presets[QUICK] = {"rounds": 20, "hidden": (64, 64), "ensemble_size": 1}
 
     policy_lr: float = 3e-4
     """Learning rate of the policy's Adam, η_π."""

@@ -41,7 +41,7 @@ from understudy.core.errors import (
     check_whole,
 )
 from understudy.core.types import Dataset, Info, RoundData, Spec
-from understudy.game import Algorithm, Card
+from understudy.game import QUICK, Algorithm, Card
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Averaged, Player, averaging, gradient, repeat, side_by_side
 from understudy.policies import (
@@ -77,6 +77,7 @@ class BC(Algorithm):
         reference="Pomerleau 1989",
     )
     has_critic: ClassVar[bool] = False
+    presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 20, "hidden": (64, 64)}}
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
 
     loss: Literal["squared", "likelihood"] = eqx.field(static=True, default="squared")

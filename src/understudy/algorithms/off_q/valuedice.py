@@ -47,7 +47,7 @@ from understudy.core.errors import (
     check_whole,
 )
 from understudy.core.types import Dataset, Info, Pair, RoundData, Samples, Spec
-from understudy.game import Algorithm, Card
+from understudy.game import QUICK, Algorithm, Card
 from understudy.game.critics import MLPCritic, as_vector, penalty_between
 from understudy.game.payoffs import off_q_vectors
 from understudy.game.players import Averaged, Player, averaging, gradient
@@ -93,7 +93,10 @@ class ValueDICE(Algorithm):
         next_states=True,
     )
     stop_reasons: ClassVar[tuple[str, ...]] = ("the policy's loss jumped",)
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"ema_decay": 0.0}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {"ema_decay": 0.0},
+        QUICK: {"rounds": 100, "hidden": (64, 64)},
+    }
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
 
     discount: float = 0.99

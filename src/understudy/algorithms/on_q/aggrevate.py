@@ -46,7 +46,7 @@ from understudy.core.errors import (
     check_whole,
 )
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition, appended
-from understudy.game import Algorithm, Card
+from understudy.game import QUICK, Algorithm, Card
 from understudy.game.critics import TimedCritic
 from understudy.game.features import Features, check_features, state_action
 from understudy.game.losses import cloning_loss
@@ -87,6 +87,7 @@ class AggreVaTe(Algorithm):
         reference="Ross and Bagnell 2014",
         values=True,
     )
+    presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 8}}
     small: ClassVar[dict[str, Any]] = {
         "rounds": 2,
         "gradient_steps": 2,

@@ -49,7 +49,7 @@ from understudy.core.errors import (
     check_whole,
 )
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
-from understudy.game import Algorithm, Card
+from understudy.game import QUICK, Algorithm, Card
 from understudy.game.best import Best
 from understudy.game.critics import LinearCritic, MLPCritic, as_vector, mean_penalty
 from understudy.game.features import Features, check_features, state_action
@@ -94,6 +94,7 @@ class DAeQuIL(Algorithm):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"gradient_steps": 3_000},
         "forest": {"cloning_weight": 0.05, "critic_hidden": (32, 32)},
+        QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5, "critic_steps": 500},
         "linear": {"cloning_weight": 0.05, "critic": "linear", "anchor": 1.0, "lr": 1e-4},
     }
 

@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from understudy.core.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec
-from understudy.game import Algorithm, Card
+from understudy.game import QUICK, Algorithm, Card
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.game.sampling import Rows, sample_from_both, with_actions
@@ -63,6 +63,7 @@ class DAgger(Algorithm):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"gradient_steps": 10_000},
         "forest": {"gradient_steps": 5_000},
+        QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5},
     }
     has_critic: ClassVar[bool] = False
     small: ClassVar[dict[str, Any]] = {

@@ -48,6 +48,7 @@ random exploration steps, and a restart of the learning rate schedule. (In the r
 round also have reward 0, and the learning rate of a round's last update is slightly negative; here it is 0.)
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -55,12 +56,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.algorithms.reward.matching import SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments
 from understudy.algorithms.reward.payoff import NUM_FEATURES
 from understudy.core.errors import check_choice, check_whole
 from understudy.core.types import RoundData, Transition
-from understudy.game import Card, adjustable
+from understudy.game import QUICK, Card, adjustable
 from understudy.game.kernels import GaussianKernel
 from understudy.game.sampling import Rows, take
 from understudy.rl.sac import SAC
@@ -97,6 +98,7 @@ class AdRIL(RewardMatching):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": PAPER_SETTINGS,
         "paper-balanced": {**PAPER_SETTINGS, "balanced": True},
+        QUICK: {**QUICK_PLAYERS, "sac": replace(LOW_TEMPERATURE_SAC, hidden=(64, 64)), "rounds": 30},
     }
     small: ClassVar[dict[str, Any]] = SMALL
 

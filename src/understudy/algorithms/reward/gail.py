@@ -52,7 +52,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
-from understudy.algorithms.reward.matching import STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments
 from understudy.core.errors import (
     SettingError,
@@ -64,7 +64,7 @@ from understudy.core.errors import (
     check_whole,
 )
 from understudy.core.types import Pair, RoundData, Samples, Transition
-from understudy.game import Card, adjustable
+from understudy.game import QUICK, Card, adjustable
 from understudy.game.critics import Critic, MLPCritic, penalty_between
 from understudy.game.features import state_action
 from understudy.game.kernels import GaussianKernel
@@ -120,6 +120,7 @@ class GAIL(RewardMatching):
             "random_steps": 1000,
         },
     }
+    presets[QUICK] = {**presets["sac"], **QUICK_PLAYERS, "rounds": 16, "discriminator_hidden": (64, 64)}
 
     small: ClassVar[dict[str, Any]] = {
         "rounds": 2,

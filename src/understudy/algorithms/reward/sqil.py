@@ -22,10 +22,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from understudy.algorithms.reward.adril import RELEASED_SETTINGS
-from understudy.algorithms.reward.matching import SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels
 from understudy.core.types import RoundData
-from understudy.game import Card
+from understudy.game import QUICK, Card
 from understudy.game.kernels import GaussianKernel
 
 
@@ -44,7 +44,10 @@ class SQIL(RewardMatching):
         next_states=True,
     )
     stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {**RELEASED_SETTINGS, "rounds": 20, "round_steps": 25_000}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {**RELEASED_SETTINGS, "rounds": 20, "round_steps": 25_000},
+        QUICK: {**QUICK_PLAYERS, "rounds": 10},
+    }
     small: ClassVar[dict[str, Any]] = SMALL
 
     balanced: bool = eqx.field(static=True, default=True)
