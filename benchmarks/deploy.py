@@ -102,7 +102,8 @@ def main() -> None:
     sb3, ours, exported = (min(times[name]) for name in ("sb3", "actor", "numpy"))
     made = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
-    about = ["make bench", f"{versions} {peer_versions}", f"{os.cpu_count()} cores, {made['device']}", made["date"]]
+    command = "make bench" if options.peer == Options.peer else "python benchmarks/deploy.py --peer PYTHON"
+    about = [command, f"{versions} {peer_versions}", f"{os.cpu_count()} cores, {made['device']}", made["date"]]
     rows = [
         ["Stable-Baselines3, predict", round(sb3, 1), "1"],
         ["understudy, Actor.predict", round(ours, 1), f"{sb3 / ours:.1f} times faster"],
@@ -115,8 +116,8 @@ def main() -> None:
         ["what", "us", "ratio", "command", "versions", "machine", "date"],
         ([*row, *about] for row in rows),
     )
-    for name, spent, ratio in rows:
-        print(f"{name:<42}{spent:>10} µs   {ratio}")
+    for name, value, ratio in rows:
+        print(f"{name:<42}{value:>10} µs   {ratio}")
 
 
 if __name__ == "__main__":
