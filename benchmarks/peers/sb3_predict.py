@@ -1,6 +1,6 @@
 """Time of one deterministic action of Stable-Baselines3's SAC, run by benchmarks/deploy.py in its own environment.
 
-    python benchmarks/peers/sb3_predict.py OBS ACT WIDTH CALLS
+    python benchmarks/peers/sb3_predict.py OBS ACT WIDTH CALLS BLOCKS
 
 It prints JSON. No environment is stepped, and nothing is trained.
 """
@@ -27,17 +27,19 @@ class Shapes(gymnasium.Env):
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    obs, act, width, calls = map(int, sys.argv[1:])
+    obs, act, width, calls, blocks = map(int, sys.argv[1:])
     torch.set_num_threads(1)
     torch.manual_seed(0)
     layers = {"net_arch": [width, width]}
     model = SAC("MlpPolicy", Shapes(obs, act), buffer_size=1, policy_kwargs=layers, device="cpu")
     observation = np.random.default_rng(0).normal(size=obs).astype(np.float32)
     model.predict(observation, deterministic=True)
-    began = time.perf_counter()
-    for _ in range(calls):
-        model.predict(observation, deterministic=True)
-    spent = time.perf_counter() - began
+    spent = float("inf")
+    for _ in range(blocks):
+        began = time.perf_counter()
+        for _ in range(calls):
+            model.predict(observation, deterministic=True)
+        spent = min(spent, time.perf_counter() - began)
     versions = f"stable_baselines3={version('stable_baselines3')} torch={torch.__version__}"
     print(json.dumps({"us": spent / calls * 1e6, "versions": versions}))
 

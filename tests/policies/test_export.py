@@ -271,10 +271,8 @@ def test_the_numpy_file_needs_neither_understudy_nor_jax(actors, tmp_path):
     assert not imported & {"jax", "jaxlib", "understudy", "equinox", "gymnasium"}
     obs = observations(actor, 4)
     np.save(tmp_path / "obs.npy", obs)
-    with (tmp_path / "obs.npy").open("rb") as file:
-        done = subprocess.run(
-            [sys.executable, "-I", str(tmp_path / "p/policy.py"), "-"], stdin=file, capture_output=True
-        )
+    piped = (tmp_path / "obs.npy").read_bytes()
+    done = subprocess.run([sys.executable, "-I", str(tmp_path / "p/policy.py"), "-"], input=piped, capture_output=True)
     np.testing.assert_array_equal(np.array(json.loads(done.stdout), np.float32), actor(obs))
 
 

@@ -6,8 +6,8 @@
     action = policy(observation)  # one observation or a batch; deterministic
     action, state = policy.predict(observation, state, episode_start, deterministic=False)
 
-    python policy.py                # a summary
-    python policy.py observations.npy    # actions; `-` reads standard input
+    python policy.py                   # a summary
+    python policy.py observations.npy  # actions; `-` reads standard input
 
 Actions are clipped to their bounds. An observation or action that is NaN or infinite raises ValueError. A policy with a
 memory (time-indexed, or exported with --max-change) needs `policy.reset()` at the start of every episode, or the state
@@ -16,6 +16,7 @@ that `predict` returned last. It needs Python 3.10 and NumPy, and nothing is unp
 Copyright: the understudy authors. SPDX-License-Identifier: MIT
 """
 
+import io
 import json
 import math
 import sys
@@ -222,7 +223,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         print(json.dumps({"spec": policy.spec, "about": policy.about, "export": policy.export}, indent=2))
         return
-    source = sys.stdin.buffer if sys.argv[1] == "-" else sys.argv[1]
+    source = io.BytesIO(sys.stdin.buffer.read()) if sys.argv[1] == "-" else sys.argv[1]
     if not policy.stateless:
         policy.reset()
     print(json.dumps(policy(np.load(source, allow_pickle=False)).tolist()))
