@@ -21,7 +21,7 @@ from understudy.collect.recording import record
 from understudy.collect.rollouts import rollout
 from understudy.core.errors import UnderstudyError
 from understudy.core.imports import allow_import
-from understudy.core.types import Continuous, Discrete, Spec
+from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
 from understudy.core.version import __version__
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
@@ -54,6 +54,7 @@ __all__ = [
     "GymnasiumEnvironment",
     "Learned",
     "Logs",
+    "MultiDiscrete",
     "Pendulum",
     "Result",
     "Spec",

@@ -28,7 +28,7 @@ from understudy.core.paths import check_new_file, check_own_file
 from understudy.core.rescue import save_or_rescue
 from understudy.core.statistics import Sample, interval
 from understudy.core.text import quoted
-from understudy.core.types import Continuous
+from understudy.core.types import Continuous, Discrete
 from understudy.data import bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
 from understudy.envs.gymnasium import available
@@ -151,7 +151,7 @@ def inspect(file: FileArgument) -> None:
         bounds = ", ".join(f"[{low:g}, {high:g}]" for low, high in zip(space.low, space.high, strict=True))
         actions = f"continuous {bounds}{' (from the data)' if d.bounds_from_data else ''}"
     else:
-        actions = f"discrete, {space.n}"
+        actions = f"discrete, {space.n}" if isinstance(space, Discrete) else f"multi-discrete, {space.nvec}"
     if d.terminals is not None:
         ended = f"{int(d.terminals.sum())} of {d.episodes} in a terminal state, the others truncated"
     else:

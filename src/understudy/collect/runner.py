@@ -9,7 +9,7 @@ import numpy as np
 from understudy.collect.replay import Chunk, zero_chunk
 from understudy.collect.rollouts import check_actions
 from understudy.core.errors import UnderstudyError, WorkerError
-from understudy.core.types import Continuous
+from understudy.core.types import Continuous, MultiDiscrete
 from understudy.envs import GymnasiumEnvironment
 from understudy.envs.stepping import Report, no_report, reason
 from understudy.policies import Carry, Policy, step
@@ -97,6 +97,8 @@ class Runner:
         space, count = self.spec.action, len(self._envs)
         if isinstance(space, Continuous):
             return self._random.uniform(space.low, space.high, (count, *space.shape)).astype(np.float32)
+        if isinstance(space, MultiDiscrete):
+            return self._random.integers(space.nvec, size=(count, *space.shape))
         return self._random.integers(space.n, size=count)
 
     def _advance(self, policy: Policy, chunk: Chunk, k: int, act: np.ndarray) -> None:

@@ -99,7 +99,32 @@ class Discrete:
         return np.asarray((actions < 0) | (actions >= self.n) | (actions != np.floor(actions)))
 
 
-ActionSpace = Continuous | Discrete
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Several discrete actions at once: number i is one of 0, ..., nvec[i] - 1."""
+
+    nvec: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        counts = tuple(self.nvec) if isinstance(self.nvec, Iterable) else ()
+        whole = [isinstance(n, SupportsIndex) and not isinstance(n, bool) and operator.index(n) >= 1 for n in counts]
+        if not counts or not all(whole) or sum(counts) > MOST_ACTIONS:
+            raise SpecError(
+                f"a multi-discrete action space has nvec = {quoted(repr(self.nvec))}: whole numbers from 1, at most "
+                f"{MOST_ACTIONS} in all, are needed"
+            )
+        object.__setattr__(self, "nvec", tuple(operator.index(n) for n in counts))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.nvec),)
+
+    def outside(self, actions: np.ndarray) -> np.ndarray:
+        """Mask of invalid numbers."""
+        return np.asarray((actions < 0) | (actions >= np.array(self.nvec)) | (actions != np.floor(actions)))
+
+
+ActionSpace = Continuous | Discrete | MultiDiscrete
 
 
 @dataclass(frozen=True)
@@ -140,12 +165,14 @@ class Spec:
 
     @property
     def num_actions(self) -> int | None:
-        """The number of discrete actions; None if actions are continuous."""
+        """The number of discrete actions; None if actions are continuous or multi-discrete."""
         return self.action.n if isinstance(self.action, Discrete) else None
 
     @property
     def action_size(self) -> int:
         """The number of discrete actions, or the dimension of continuous ones: a network's outputs for an action."""
+        if isinstance(self.action, MultiDiscrete):
+            return sum(self.action.nvec)
         return self.action.n if isinstance(self.action, Discrete) else len(self.action.low)
 
     def with_extra_obs(self, count: int) -> "Spec":
@@ -154,6 +181,13 @@ class Spec:
         both = (self.policy_obs, self.critic_obs)
         policy, critic = (None if seen is None else (*seen, *range(self.obs_size, size)) for seen in both)
         return replace(self, obs_shape=(size,), policy_obs=policy, critic_obs=critic, obs_parts=())
+
+
+def action_kind(space: ActionSpace) -> str:
+    """The kind of actions, in words."""
+    if isinstance(space, MultiDiscrete):
+        return "multi-discrete"
+    return "discrete" if isinstance(space, Discrete) else "continuous"
 
 
 class Transition(NamedTuple):

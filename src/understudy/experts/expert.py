@@ -19,7 +19,7 @@ from jaxtyping import Int, Key
 from understudy.core.arrays import Array
 from understudy.core.errors import NeedsError, SpecError, check_whole, unknown
 from understudy.core.imports import load_name
-from understudy.core.types import Continuous, Discrete, Spec
+from understudy.core.types import Continuous, Spec
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import ActionValueEstimator, MonteCarlo
 from understudy.experts.answers import ask, check_numbers, check_range
@@ -83,7 +83,7 @@ class Expert:
         if self.clip and isinstance(spec.action, Continuous):
             actions = np.clip(actions, spec.action.low, spec.action.high)
         check_range(self.name, actions, spec.action)
-        return actions.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
+        return actions.astype(np.float32 if isinstance(spec.action, Continuous) else np.int32)
 
     def query_values(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
         """Q^{π_E}(s, a) for a batch of states and actions, from the function `values`."""

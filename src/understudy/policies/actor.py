@@ -13,7 +13,7 @@ from understudy.core.paths import checked_path
 from understudy.core.reader import TEXT, Expected, FileReader
 from understudy.core.storage import write_npz
 from understudy.core.text import quoted
-from understudy.core.types import Discrete, Spec
+from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec, action_kind
 from understudy.policies.base import Carry, Policy, step
 from understudy.policies.checks import check_policy
 from understudy.policies.combined import TimeIndexed
@@ -69,7 +69,7 @@ class Actor:
             begins = np.broadcast_to(np.asarray(episode_start, bool), (len(obs),))
             state = Carry(*(np.where(begins, new, old) for new, old in zip(fresh, state, strict=True)))
         actions = self.policy.mode(state, obs) if deterministic else self.policy.draw(state, obs, source)
-        actions = np.asarray(actions, np.int64 if isinstance(self.spec.action, Discrete) else np.float32)
+        actions = np.asarray(actions, np.float32 if isinstance(self.spec.action, Continuous) else np.int64)
         return (actions[0] if single else actions), (None if self.stationary else step(state))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -149,10 +149,11 @@ def check_fits(actor: Actor, env: Any) -> None:
     fits = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
     if isinstance(spec.action, Discrete) and isinstance(actor.spec.action, Discrete):
         fits = actor.spec.action.n <= spec.action.n
+    if isinstance(spec.action, MultiDiscrete):
+        fits = actor.spec.action == spec.action
     if spec.obs_shape != actor.spec.obs_shape or not fits:
         raise SpecError(f"the policy was trained for {_summary(actor.spec)}; {env.name} has {_summary(spec)}")
 
 
 def _summary(spec: Spec) -> str:
-    kind = "discrete" if isinstance(spec.action, Discrete) else "continuous"
-    return f"observations {spec.obs_shape} and {spec.action_size} {kind} actions"
+    return f"observations {spec.obs_shape} and {spec.action_size} {action_kind(spec.action)} actions"

@@ -9,8 +9,8 @@ import numpy as np
 
 from understudy.core.errors import SpecError
 from understudy.core.text import quoted
-from understudy.core.types import MOST_STEPS, Continuous, Discrete, Spec
-from understudy.policies.base import Categorical, Deterministic
+from understudy.core.types import MOST_STEPS, Continuous, Discrete, MultiDiscrete, Spec, action_kind
+from understudy.policies.base import Categorical, Deterministic, Independent
 from understudy.policies.combined import Ensemble, Normalized, Tabular, TimeIndexed
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP, Activation
@@ -66,12 +66,15 @@ class _Check:
         self.sound((table >= 0).all() and np.allclose(table.sum(-1), 1, atol=1e-3), "its rows are not probabilities")
 
     def network_policy(self, policy: Any, stack: tuple[int, ...], reach: float) -> None:
-        discrete = isinstance(self.spec.action, Discrete)
-        kinds = (Categorical,) if discrete else (Deterministic, Gaussian, StateDependent)
-        _need(
-            isinstance(policy, kinds),
-            f"a {type(policy).__name__} for {'discrete' if discrete else 'continuous'} actions",
-        )
+        kinds: dict[type, tuple[type, ...]] = {
+            Discrete: (Categorical,),
+            MultiDiscrete: (Independent,),
+            Continuous: (Deterministic, Gaussian, StateDependent),
+        }
+        space = self.spec.action
+        _need(isinstance(policy, kinds[type(space)]), f"a {type(policy).__name__} for {action_kind(space)} actions")
+        if isinstance(policy, Independent) and isinstance(space, MultiDiscrete):
+            _need(policy.nvec == space.nvec, f"nvec is {quoted(repr(policy.nvec))}")
         self.network(policy.net, stack, self.spec.action_size * (2 if isinstance(policy, Gaussian) else 1), reach)
         if isinstance(policy, Deterministic):
             _need(isinstance(policy.squash, bool), f"squash is {quoted(repr(policy.squash))}")

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Source, namespace, normal
-from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start
+from understudy.policies.base import Carry, Categorical, Deterministic, Independent, Policy, start
 from understudy.policies.networks import MLP, Activation
 
 MIN_VARIANCE = 1e-6
@@ -159,5 +159,5 @@ class StateDependent(Squashed):
         return np.stack(noise).reshape(*np.shape(carry.drawn), *shape)
 
 
-NetworkPolicy = Deterministic | Categorical | Gaussian | StateDependent
+NetworkPolicy = Deterministic | Categorical | Independent | Gaussian | StateDependent
 """Policies with a single network, `net`."""

@@ -26,7 +26,7 @@ from understudy.core.memory import check_memory
 from understudy.core.parts import columns
 from understudy.core.progress import Progress
 from understudy.core.text import quoted
-from understudy.core.types import Dataset, Discrete, Spec
+from understudy.core.types import Dataset, Spec, action_kind
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished, named_env, public_name
 from understudy.game import Algorithm
@@ -212,8 +212,8 @@ def _checked(
     if env is not None:
         env = completed(make_unfinished(env), demonstrations)
         demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
-    kind = "discrete" if isinstance(demonstrations.action_space, Discrete) else "continuous"
-    if kind not in card.actions:
+    kind = action_kind(demonstrations.action_space)
+    if kind not in card.actions and not (kind == "multi-discrete" and algorithm.multi_discrete):
         raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
     return env, demonstrations
 
