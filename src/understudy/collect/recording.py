@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from understudy.collect.checks import check_actions
 from understudy.collect.rollout_pool import another_seed, rollout_pool
-from understudy.collect.rollouts import Episodes, MakeVector, check_actions, rollout
+from understudy.collect.rollouts import Episodes, MakeVector, rollout
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError, check_not_negative, check_seed, check_share, check_whole
 from understudy.core.notices import notice

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from understudy.collect.checks import check_actions
 from understudy.collect.replay import Chunk, zero_chunk
-from understudy.collect.rollouts import check_actions
 from understudy.core.errors import UnderstudyError, WorkerError
 from understudy.core.types import Continuous, MultiDiscrete
 from understudy.envs import GymnasiumEnvironment
