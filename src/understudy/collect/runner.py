@@ -46,7 +46,7 @@ class Runner:
         self.name, self.spec, self.seed, self.steps = env.name, env.spec, seed, steps
         noise, random, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
         self._noise, self._random, self._starts = noise, random, starts
-        self._envs = [env.copy(seed[0], report) for _ in range(envs)]
+        self._envs = env.copies(envs, seed[0], report)
         space = env.spec.action
         self._bounds = np.array((space.low, space.high), np.float32) if isinstance(space, Continuous) else None
         self._obs = np.zeros((envs, *env.spec.obs_shape), np.float32)
