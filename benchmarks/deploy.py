@@ -75,9 +75,8 @@ def main() -> None:
     if not Path(options.peer).exists():
         sys.exit(f"no Python at {options.peer}: run `make bench`")
     spec = Spec((OBS,), us.Continuous((-1.0,) * ACT, (1.0,) * ACT), 1000)
-    scale = Normalization(
-        *(np.full(size, value, np.float32) for size, value in ((OBS, 0), (OBS, 1), (ACT, 0), (ACT, 1)))
-    )
+    zeros, ones = ((np.full(size, value, np.float32) for size in (OBS, ACT)) for value in (0, 1))
+    scale = Normalization(*(array for pair in zip(zeros, ones, strict=True) for array in pair))
     network = Deterministic.init(jax.random.key(0), OBS, ACT, (WIDTH, WIDTH), squash=True)
     actor = Actor(Normalized(network, scale), spec)
     obs = np.random.default_rng(0).normal(size=OBS).astype(np.float32)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from understudy.collect.rollouts import rollout
     from understudy.core.errors import UnderstudyError
     from understudy.core.imports import allow_import
-    from understudy.core.types import Continuous, Discrete, Spec
+    from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
     from understudy.data import Demonstrations, load
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
     from understudy.evaluation.returns import Evaluation, evaluate
@@ -63,6 +63,7 @@ __all__ = [
     "GymnasiumEnvironment",
     "Learned",
     "Logs",
+    "MultiDiscrete",
     "Pendulum",
     "Result",
     "Spec",
@@ -104,6 +105,7 @@ _MODULES = {
     "GymnasiumEnvironment": "envs",
     "Learned": "train.learn",
     "Logs": "train.logs",
+    "MultiDiscrete": "core.types",
     "Pendulum": "envs",
     "Result": "train.results",
     "Spec": "core.types",

@@ -16,6 +16,7 @@ from support.envs import Line
 from support.spaces import Reach, Slowed, reach, to_goal
 from understudy.collect.rollout_pool import RolloutPool
 from understudy.collect.worker import unsendable
+from understudy.collect.workers import WorkerPool
 from understudy.core import imports
 from understudy.core.errors import NeedsError, SettingError, SpecError, WorkerError
 from understudy.core.notices import UnderstudyWarning
@@ -162,6 +163,9 @@ def test_an_instance_that_cannot_be_copied_runs_its_episodes_one_after_the_other
         us.imitate(us.dagger(**small, episodes_per_round=2), demos, env, expert=to_goal)
     with pytest.raises(SpecError, match=r"^Unique cannot be copied, and several copies are needed"):
         env.vector(2)
+    for seeds, envs in ([(1,)], 2), ([(1,), (2,)], 1):
+        with pytest.raises(SpecError, match="several copies are needed"):
+            WorkerPool(env.without_bounds(), seeds, envs, 5, 0)
     assert us.rollout(env, to_goal, 1).lengths.tolist() == [8], "the failed attempt has given it back"
     assert given.closed == 0
 

@@ -8,7 +8,7 @@ import numpy as np
 from understudy.core import display
 from understudy.core.statistics import interval
 from understudy.core.text import quoted
-from understudy.core.types import Continuous
+from understudy.core.types import Continuous, Discrete, MultiDiscrete
 from understudy.data.demonstrations import Demonstrations
 from understudy.data.inspection import HUGE, Ranges, at_bounds, histogram, ranges
 
@@ -57,7 +57,9 @@ def _observations(d: Demonstrations) -> str:
 
 
 def _actions(d: Demonstrations) -> str:
-    if not isinstance(d.action_space, Continuous):
+    if isinstance(d.action_space, MultiDiscrete):
+        return f"multi-discrete, {_listed([str(n) for n in d.action_space.nvec])}"
+    if isinstance(d.action_space, Discrete):
         counts = np.bincount(d.actions, minlength=d.action_space.n) / len(d.actions)
         shares = _listed([f"{action}: {share:.0%}" for action, share in enumerate(counts)])
         return f"discrete, {d.action_space.n} ({shares})"

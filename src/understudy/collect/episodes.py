@@ -17,7 +17,7 @@ from understudy.collect.base import Collected, InProgram, Memory, Now
 from understudy.collect.gates import Gate
 from understudy.collect.rollouts import EpisodeBatch, play
 from understudy.core.arrays import Array, namespace
-from understudy.core.types import ActionSpace, ActionValues, Dataset, Discrete, Spec, State
+from understudy.core.types import ActionSpace, ActionValues, Dataset, Discrete, MultiDiscrete, Spec, State
 from understudy.envs import Environment
 from understudy.envs.values import ActionValueEstimator
 from understudy.experts.expert import query_expert
@@ -147,6 +147,9 @@ def tried_actions(
     which, anywhere = uniform[..., 0], uniform[..., 1:]
     if isinstance(space, Discrete):
         random = xp.minimum(anywhere[..., 0] * space.n, space.n - 1)
+    elif isinstance(space, MultiDiscrete):
+        counts = np.asarray(space.nvec, np.float32)
+        random, which = xp.minimum(anywhere * counts, counts - 1), which[..., None]
     else:
         low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
         random, which = low + anywhere * (high - low), which[..., None]

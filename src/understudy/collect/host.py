@@ -15,7 +15,7 @@ from understudy.collect.gates import HostGate
 from understudy.collect.rollout_pool import RolloutPool, rollout_pool
 from understudy.collect.rollouts import Episodes, MakeVector, rollout
 from understudy.collect.worker import STEP_TIMEOUT
-from understudy.core.types import ActionValues, Dataset, State, Transition
+from understudy.core.types import ActionValues, Continuous, Dataset, State, Transition
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.experts.expert import Expert
 from understudy.game import Algorithm
@@ -156,7 +156,8 @@ class HostCollector(Collector):
     def _nothing(self, algorithm: Algorithm, capacity: int) -> Collected:
         spec = self.env.spec
         obs = np.zeros((capacity, *spec.obs_shape), np.float32)
-        act = np.zeros((capacity, *spec.action.shape), np.float32 if spec.action.shape else np.int32)
+        kind = np.float32 if isinstance(spec.action, Continuous) else np.int32
+        act = np.zeros((capacity, *spec.action.shape), kind)
         flag, count = np.zeros(capacity, bool), np.zeros(capacity, np.int32)
         steps = Transition(count, obs, act, obs, flag, flag, flag, count)
         collected = Collected(Dataset(steps, np.int32(0)), mean_return=np.float32("nan"))

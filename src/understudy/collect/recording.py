@@ -6,14 +6,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from understudy.collect.checks import check_actions
 from understudy.collect.rollout_pool import another_seed, rollout_pool
-from understudy.collect.rollouts import Episodes, MakeVector, check_actions, rollout
+from understudy.collect.rollouts import Episodes, MakeVector, rollout
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import SettingError, check_not_negative, check_seed, check_share, check_whole
 from understudy.core.notices import notice
 from understudy.core.spaces import MARGIN, margin_bounds
-from understudy.core.types import Discrete, Spec
+from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
 from understudy.data import Demonstrations
 from understudy.envs import GymnasiumEnvironment, make, public_name
 from understudy.experts.expert import Expert, as_expert
@@ -121,7 +122,7 @@ def _answers(expert: Expert, spec: Spec, seed: int) -> Function:
 
 
 def _check_noise(spec: Spec, noise: float) -> None:
-    if isinstance(spec.action, Discrete):
+    if not isinstance(spec.action, Continuous):
         check_share(noise=noise)
     else:
         check_not_negative(noise=noise)
@@ -141,6 +142,9 @@ def _with_noise(source: Policy | Function, spec: Spec, noise: float, determinist
             chosen, carry = actor.predict(obs, carry, deterministic=deterministic, random=random)
         if isinstance(space, Discrete):
             return np.where(random.random(len(obs)) < noise, random.integers(space.n, size=len(obs)), chosen)
+        if isinstance(space, MultiDiscrete):
+            random_actions = random.integers(space.nvec, size=chosen.shape)
+            return np.where(random.random((len(obs), 1)) < noise, random_actions, chosen)
         low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
         perturbed = chosen + noise * (high - low) / 2 * random.standard_normal(chosen.shape)
         return np.clip(perturbed, low, high).astype(np.float32)

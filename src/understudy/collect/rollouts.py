@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from understudy.collect.checks import check_actions, check_environment, check_finite
 from understudy.collect.gates import Decision, Gate, HostGate
 from understudy.core.errors import SpecError, check_seed, check_whole
 from understudy.core.memory import check_episodes
@@ -92,11 +93,11 @@ def rollout(
         return _stepwise(env, policy, episodes, seed, deterministic, gate)
     keys = jax.random.split(jax.random.key(seed), episodes)
     steps, rewards, alive, *_ = jax.device_get(play(env, policy, keys, deterministic))
-    _check_environment(env.name, seed, "observation", steps.obs[:, :1], alive[:, :1])
+    check_environment(env.name, seed, "observation", steps.obs[:, :1], alive[:, :1])
     seen = np.isfinite(steps.obs).reshape(*alive.shape, -1).all(-1)  # the policy is not blamed for what it was given
-    _check_finite(steps.act[alive & seen])
-    _check_environment(env.name, seed, "observation", steps.next_obs, alive, 0)
-    _check_environment(env.name, seed, "reward", rewards, alive, 0)
+    check_finite(steps.act[alive & seen])
+    check_environment(env.name, seed, "observation", steps.next_obs, alive, 0)
+    check_environment(env.name, seed, "reward", rewards, alive, 0)
     return Episodes(steps, rewards, alive.sum(axis=1))
 
 
@@ -166,7 +167,7 @@ def _stepwise(
     )
     state, obs = reset(env_keys)
     record = _Recorder(episodes)
-    _check_environment(env.name, seed, "observation", np.asarray(obs)[:, None], record.alive[:, None])
+    check_environment(env.name, seed, "observation", np.asarray(obs)[:, None], record.alive[:, None])
     for t in range(env.spec.horizon):
         actions = check_actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
         actions = record.gated(gate, t, np.asarray(obs), actions)
@@ -175,7 +176,7 @@ def _stepwise(
         last = terminal | (t == env.spec.horizon - 1)
         next_obs, reward = np.asarray(new.obs), np.asarray(new.reward)
         for what, values in (("observation", next_obs), ("reward", reward)):
-            _check_environment(env.name, seed, what, values[:, None], record.alive[:, None], t)
+            check_environment(env.name, seed, what, values[:, None], record.alive[:, None], t)
         record.add(t, np.asarray(obs), actions, next_obs, reward, terminal, last)
         state, obs = new.state, new.obs
         if not record.alive.any():
@@ -245,40 +246,6 @@ def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> H
         return np.asarray(chosen)
 
     return act
-
-
-def check_actions(chosen: Any, episodes: int, shape: tuple[int, ...]) -> np.ndarray:
-    """A policy's actions for a batch of observations. Raises if they have the wrong shape or are not finite."""
-    actions = np.asarray(chosen)
-    if actions.shape != (episodes, *shape):
-        raise SpecError(
-            f"the policy returned actions of shape {actions.shape} for {episodes} observations: "
-            f"{(episodes, *shape)} is needed"
-        )
-    _check_finite(actions)
-    return actions
-
-
-def _check_finite(actions: np.ndarray) -> None:
-    if not np.isfinite(actions).all():
-        raise SpecError(f"the policy returned {int((~np.isfinite(actions)).sum())} actions that are NaN or infinite")
-
-
-def _check_environment(
-    name: str, seed: int, what: str, values: np.ndarray, alive: np.ndarray, first: int | None = None
-) -> None:
-    """Raise if a JAX environment returned NaN or infinity.
-
-    `values` starts with the axes (episodes, time), from step `first` on; None: they are those of a reset.
-    """
-    wrong = ~np.isfinite(values) & alive.reshape(*alive.shape, *(1,) * (values.ndim - 2))
-    if wrong.any():
-        episode, step_, *_ = (int(i) for i in np.argwhere(wrong)[0])
-        place = "reset" if first is None else f"step {first + step_ + 1}"
-        raise SpecError(
-            f"{name} returned {values[wrong][0]} in its {what} in {place} of episode {episode + 1} of the rollout with "
-            f"seed {seed}: numbers must be finite"
-        )
 
 
 class _Recorder:

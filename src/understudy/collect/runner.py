@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from understudy.collect.checks import check_actions
 from understudy.collect.replay import Chunk, zero_chunk
-from understudy.collect.rollouts import check_actions
 from understudy.core.errors import UnderstudyError, WorkerError
-from understudy.core.types import Continuous
+from understudy.core.types import Continuous, MultiDiscrete
 from understudy.envs import GymnasiumEnvironment
 from understudy.envs.stepping import Report, no_report, reason
 from understudy.policies import Carry, Policy, step
@@ -46,7 +46,7 @@ class Runner:
         self.name, self.spec, self.seed, self.steps = env.name, env.spec, seed, steps
         noise, random, *starts = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2 + envs))
         self._noise, self._random, self._starts = noise, random, starts
-        self._envs = [env.copy(seed[0], report) for _ in range(envs)]
+        self._envs = env.copies(envs, seed[0], report)
         space = env.spec.action
         self._bounds = np.array((space.low, space.high), np.float32) if isinstance(space, Continuous) else None
         self._obs = np.zeros((envs, *env.spec.obs_shape), np.float32)
@@ -97,6 +97,8 @@ class Runner:
         space, count = self.spec.action, len(self._envs)
         if isinstance(space, Continuous):
             return self._random.uniform(space.low, space.high, (count, *space.shape)).astype(np.float32)
+        if isinstance(space, MultiDiscrete):
+            return self._random.integers(space.nvec, size=(count, *space.shape))
         return self._random.integers(space.n, size=count)
 
     def _advance(self, policy: Policy, chunk: Chunk, k: int, act: np.ndarray) -> None:

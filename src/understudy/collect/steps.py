@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from understudy.collect import replay
 from understudy.collect.base import Collected, InProgram, Memory, Now
 from understudy.collect.replay import Chunk, ReplayMemory
-from understudy.core.types import Continuous, Spec, State
+from understudy.core.types import Continuous, MultiDiscrete, Spec, State
 from understudy.envs import Environment
 from understudy.game import Algorithm
 from understudy.game.schedule import Schedule
@@ -147,4 +147,6 @@ def random_action(spec: Spec, key: Key[Array, ""]) -> Array:
     if isinstance(spec.action, Continuous):
         low, high = np.asarray(spec.action.low, np.float32), np.asarray(spec.action.high, np.float32)
         return jax.random.uniform(key, spec.action.shape, minval=low, maxval=high)
+    if isinstance(spec.action, MultiDiscrete):
+        return jax.random.randint(key, spec.action.shape, 0, np.array(spec.action.nvec))
     return jax.random.randint(key, (), 0, spec.action.n)

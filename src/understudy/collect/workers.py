@@ -64,8 +64,13 @@ class WorkerPool:
         self.close = weakref.finalize(self, _close, self._here, self._workers, env.quiet)
         """Close the workers and their environments. Also called at the end of a `with`, and of the program."""
         if workers == 0:
-            with redirected(env.quiet):
-                self._here += [Runner(env, seed, envs, steps) for seed in self._seeds]
+            try:
+                with redirected(env.quiet):
+                    for one in self._seeds:
+                        self._here.append(Runner(env, one, envs, steps))
+            except BaseException:
+                self.close()
+                raise
             return
         check_sendable(env)
         self._workers += [self._start(runs) for runs in self._shares(workers)]

@@ -5,7 +5,7 @@ A part's name is its path, joined by dots ("arm.joint_pos", or "0" and "1" in a 
 no names. Discrete numbers become one-hot vectors, as in `gymnasium.spaces.flatten`.
 
 Actions: a Box of any shape becomes a flat `Continuous`. Discrete (with any start), and MultiDiscrete and MultiBinary
-with at most `MOST_COMBINATIONS` combinations, become one `Discrete`.
+with at most `MOST_COMBINATIONS` combinations, become one `Discrete`; with more, they become a flat `MultiDiscrete`.
 """
 
 import math
@@ -19,7 +19,7 @@ from gymnasium import spaces
 from understudy.core.errors import SpecError
 from understudy.core.parts import Parts
 from understudy.core.text import quoted
-from understudy.core.types import LARGEST_BOUND, ActionSpace, Continuous, Discrete
+from understudy.core.types import LARGEST_BOUND, ActionSpace, Continuous, Discrete, MultiDiscrete
 
 MOST_COMBINATIONS = 4096
 """Combinations of a MultiDiscrete or MultiBinary action that become one categorical."""
@@ -130,7 +130,10 @@ class Actions:
     size: int
     """Numbers of a continuous action, or the number of discrete ones."""
     encode: Callable[[np.ndarray], np.ndarray]
-    """From the environment: (n, *shape) to (n, size), or to (n,) of integers. Raises ValueError if one is invalid."""
+    """From the environment: (n, *shape) to (n, size), or to (n,) or (n, numbers) of integers.
+
+    Raises ValueError if one is invalid.
+    """
     decode: Callable[[np.ndarray], np.ndarray]
     """To the environment."""
 
@@ -150,10 +153,7 @@ def actions_of(space: spaces.Space[Any], name: str) -> Actions:
         total = math.prod(int(size) for size in sizes)
         if total <= MOST_COMBINATIONS:
             return _combined(space, tuple(int(size) for size in sizes), start, total)
-        raise SpecError(
-            f"{name} has the action space {quoted(space)} with {total} combinations: at most {MOST_COMBINATIONS} are "
-            "supported"
-        )
+        return _independent(space, tuple(int(size) for size in sizes), start, name)
     raise SpecError(
         f"{name} has the action space {quoted(space)}: Box, Discrete, MultiDiscrete or MultiBinary is needed"
     )
@@ -190,6 +190,28 @@ def _combined(space: spaces.Space[Any], sizes: tuple[int, ...], start: np.ndarra
         return digits.reshape(len(index), *shape)
 
     return _indexed(Discrete(total), encode, decode, shape)
+
+
+def _independent(space: spaces.Space[Any], sizes: tuple[int, ...], start: np.ndarray, name: str) -> Actions:
+    shape = space.shape or ()
+    try:
+        ours = MultiDiscrete(sizes)
+    except SpecError as error:
+        raise SpecError(f"{name} has the action space {quoted(space)}: {error}") from error
+
+    def encode(act: np.ndarray) -> np.ndarray:
+        array = np.asarray(act)
+        if array.dtype.kind not in "iub":
+            raise ValueError(f"discrete actions of type {array.dtype}")
+        digits = array.reshape(len(array), len(sizes)).astype(np.int64) - start
+        if ours.outside(digits).any():
+            raise ValueError(f"discrete action {quoted(array[ours.outside(digits).any(axis=1)][0])} is out of range")
+        return digits.astype(np.int32)
+
+    def decode(act: np.ndarray) -> np.ndarray:
+        return (np.asarray(act, np.int64) + start).reshape(len(act), *shape)
+
+    return Actions(ours, sum(sizes), encode, decode)
 
 
 def _indexed(

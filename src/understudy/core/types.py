@@ -20,7 +20,9 @@ from understudy.core.spec import (
     ActionSpace,
     Continuous,
     Discrete,
+    MultiDiscrete,
     Spec,
+    action_kind,
     actions_memory,
 )
 
@@ -36,6 +38,7 @@ __all__ = [
     "Dataset",
     "Discrete",
     "Info",
+    "MultiDiscrete",
     "Pair",
     "Replay",
     "RoundData",
@@ -43,6 +46,7 @@ __all__ = [
     "Spec",
     "State",
     "Transition",
+    "action_kind",
     "actions_memory",
     "appended",
     "padded_with",

@@ -10,7 +10,15 @@ import numpy as np
 from understudy.core.errors import DemonstrationError, SpecError
 from understudy.core.parts import Parts, check_parts
 from understudy.core.text import is_line, quoted
-from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete, actions_memory
+from understudy.core.types import (
+    MOST_ACTIONS,
+    MOST_STEPS,
+    ActionSpace,
+    Continuous,
+    Discrete,
+    MultiDiscrete,
+    actions_memory,
+)
 
 PER_STEP = ("observations", "actions", "next_observations", "terminals", "rewards", "interventions")
 """Arrays with a row for each step."""
@@ -163,11 +171,13 @@ class Checker:
 
     def actions(self, value: Any, space: ActionSpace | None, lengths: np.ndarray) -> tuple[np.ndarray, ActionSpace]:
         """The actions in canonical shape and dtype, and their action space. Checks one against the other."""
-        if not isinstance(space, Continuous | Discrete | None):
+        if not isinstance(space, ActionSpace | None):
             raise self.error(
-                f"action_space is a {type(space).__name__}: pass understudy.Continuous or understudy.Discrete"
+                f"action_space is a {type(space).__name__}: pass understudy.Continuous, Discrete or MultiDiscrete"
             )
         array = self._steps("actions", self.numbers("actions", value), lengths)
+        if isinstance(space, MultiDiscrete):
+            return self._multi_discrete(array, space, lengths), space
         if array.dtype.kind in "iub" and not isinstance(space, Continuous):
             return self._discrete(array, space, lengths)
         if isinstance(space, Discrete):
@@ -233,6 +243,21 @@ class Checker:
                 f"discrete actions run from 0 to {space.n - 1}"
             )
         return actions.astype(np.int32, copy=self.copy), space
+
+    def _multi_discrete(self, actions: np.ndarray, space: MultiDiscrete, lengths: np.ndarray) -> np.ndarray:
+        if actions.dtype.kind not in "iub" or actions.shape[1:] != space.shape:
+            raise self.error(
+                f"actions have type {actions.dtype} and shape {actions.shape}: {space.shape[0]} integers per step are "
+                "needed"
+            )
+        bad = space.outside(actions)
+        if bad.any():
+            step, number = np.argwhere(bad)[0]
+            raise self.error(
+                f"{int(bad.sum())} actions are out of range, the first {actions[step, number]} at "
+                f"{_where(step, lengths)}, number {number}: it runs from 0 to {space.nvec[number] - 1}"
+            )
+        return actions.astype(np.int32)
 
     def _continuous(
         self, actions: np.ndarray, space: Continuous | None, lengths: np.ndarray

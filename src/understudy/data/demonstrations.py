@@ -12,7 +12,7 @@ from understudy.core.errors import DemonstrationError, SettingError, SpecError, 
 from understudy.core.parts import Parts, columns, reordered
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
-from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition
+from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition, action_kind
 from understudy.data.checks import Checker
 from understudy.data.details import Details
 from understudy.data.shifting import checked_next, shifted
@@ -27,7 +27,7 @@ class Demonstrations:
     observations: np.ndarray
     """(N, obs), float32."""
     actions: np.ndarray
-    """(N, act), float32; or (N,), int32, for discrete actions."""
+    """(N, act), float32; or (N,), int32, for discrete actions; or (N, numbers), int32, for multi-discrete ones."""
     lengths: np.ndarray
     """(episodes,): the number of steps of each episode."""
     action_space: ActionSpace
@@ -188,8 +188,8 @@ class Demonstrations:
             )
         if type(spec.action) is not type(self.action_space):
             raise DemonstrationError(
-                f"the demonstrations' actions are {type(self.action_space).__name__.lower()}, those of {name} "
-                f"{type(spec.action).__name__.lower()}: pass demonstrations of this environment"
+                f"the demonstrations' actions are {action_kind(self.action_space)}, those of {name} "
+                f"{action_kind(spec.action)}: pass demonstrations of this environment"
             )
         actions, space = Checker(f"demonstrations for {name}", copy=False).actions(
             self.actions, spec.action, self.lengths

@@ -8,10 +8,13 @@ from pathlib import Path
 from understudy.core.errors import DemonstrationError, SettingError, unknown
 from understudy.core.paths import checked_path
 from understudy.core.text import quoted
+from understudy.core.types import MultiDiscrete
 from understudy.data.demonstrations import Demonstrations, Ends
 from understudy.data.formats import FORMATS, Format, Selection
 
 LONGEST_PATH = 1000
+MULTI_DISCRETE = ("npz", "minari")
+"""Formats that hold multi-discrete actions."""
 
 
 def bundled() -> dict[str, Path]:
@@ -55,6 +58,10 @@ def save(demonstrations: Demonstrations, target: str | os.PathLike[str], replace
     if format_.write is None:
         known = ", ".join(f"{one.name}:PATH" for one in FORMATS.values() if one.write is not None)
         raise SettingError(f"{format_.title} data sets cannot be written: choose one of {known}")
+    if isinstance(demonstrations.action_space, MultiDiscrete) and format_.name not in MULTI_DISCRETE:
+        raise SettingError(
+            f"{format_.title} files cannot hold multi-discrete actions: write one of {', '.join(MULTI_DISCRETE)}"
+        )
     format_.write(demonstrations, path, replace)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import SpecError
-from understudy.core.spec import MOST_STEPS, Continuous, Discrete, Spec
+from understudy.core.spec import MOST_STEPS, Continuous, Discrete, MultiDiscrete, Spec, action_kind
 from understudy.core.text import quoted
 from understudy.deploy.forward import Node
 
@@ -64,10 +64,16 @@ class _Check:
         self.sound((table >= 0).all() and np.allclose(table.sum(-1), 1, atol=1e-3), "its rows are not probabilities")
 
     def network_policy(self, policy: Any, stack: tuple[int, ...], reach: float) -> None:
-        discrete = isinstance(self.spec.action, Discrete)
-        kinds = ("Categorical",) if discrete else ("Deterministic", "Gaussian", "StateDependent")
+        space = self.spec.action
+        kinds: dict[str, tuple[str, ...]] = {
+            "discrete": ("Categorical",),
+            "multi-discrete": ("Independent",),
+            "continuous": ("Deterministic", "Gaussian", "StateDependent"),
+        }
         found = policy.kind if isinstance(policy, Node) else type(policy).__name__
-        _need(_is(policy, *kinds), f"a {found} for {'discrete' if discrete else 'continuous'} actions")
+        _need(_is(policy, *kinds[action_kind(space)]), f"a {found} for {action_kind(space)} actions")
+        if isinstance(space, MultiDiscrete):
+            _need(policy.nvec == space.nvec, f"nvec is {quoted(repr(policy.nvec))}")
         self.network(policy.net, stack, self.spec.action_size * (2 if policy.kind == "Gaussian" else 1), reach)
         if policy.kind == "Deterministic":
             _need(isinstance(policy.squash, bool), f"squash is {quoted(repr(policy.squash))}")

@@ -14,6 +14,7 @@ FIELDS = {
     "MLP": ("weights", "biases", "activation", "input_indices"),
     "Normalization": ("obs_mean", "obs_std", "act_center", "act_scale", "obs_clip"),
     "Categorical": ("net",),
+    "Independent": ("net", "nvec"),
     "Deterministic": ("net", "squash", "clip"),
     "Gaussian": ("net", "log_std_min", "log_std_max", "bound"),
     "StateDependent": ("net", "log_std", "clip", "hold"),
@@ -77,6 +78,12 @@ def held_noise(shape: tuple[int, ...], hold: int, t: np.ndarray, drawn: np.ndarr
     seeds = zip(np.ravel(drawn), np.ravel(t // hold), strict=True)
     noise = [np.random.default_rng(seed).standard_normal(shape, np.float32) for seed in seeds]
     return np.stack(noise).reshape(*np.shape(drawn), *shape)
+
+
+def split(out: Any, nvec: tuple[int, ...]) -> list[Any]:
+    """A network's outputs for each of several categoricals."""
+    ends = np.cumsum(nvec).tolist()
+    return [out[..., end - size : end] for end, size in zip(ends, nvec, strict=True)]
 
 
 def softmax(logits: Any, xp: Any = np) -> Any:
@@ -189,6 +196,10 @@ def act(policy: Any, state: Any, obs: np.ndarray, random: np.random.Generator | 
     if kind == "Ensemble" and policy.members.kind == "Deterministic":
         members = policy.each()
         return sum(act(member, state, obs) for member in members) / len(members)
+    if kind == "Independent":
+        parts = split(network(policy.net, obs), policy.nvec)
+        noisy = parts if random is None else [logits + random.gumbel(size=logits.shape) for logits in parts]
+        return np.stack([logits.argmax(-1) for logits in noisy], axis=-1)
     found = scores(policy, obs)
     if random is not None:
         logits = found if kind == "Categorical" else log_weights(found)

@@ -7,7 +7,7 @@ import numpy as np
 
 from understudy.core.errors import UnderstudyError
 from understudy.core.patterns import mismatch
-from understudy.core.spec import MOST_STEPS, ActionSpace, Continuous, Discrete, Spec
+from understudy.core.spec import MOST_STEPS, ActionSpace, Continuous, Discrete, MultiDiscrete, Spec
 from understudy.core.text import quoted
 from understudy.deploy.forward import FIELDS
 
@@ -17,12 +17,12 @@ MOST_OBSERVED = 10_000_000
 """Numbers of an observation."""
 SPEC = {
     "obs_shape": [int],
-    "action": ({"n": int}, {"low": [float], "high": [float]}),
+    "action": ({"n": int}, {"nvec": [int]}, {"low": [float], "high": [float]}),
     "horizon": lambda value: type(value) is int and 1 <= value <= MOST_STEPS,
     "policy_obs?": (None, [int]),
     "critic_obs?": (None, [int]),
     "obs_parts?": [lambda pair: isinstance(pair, list) and len(pair) == 2],
-    "kind": lambda value: value in ("Discrete", "Continuous"),
+    "kind": lambda value: value in ("Discrete", "MultiDiscrete", "Continuous"),
 }
 """The pattern of a spec."""
 
@@ -64,8 +64,11 @@ def read_spec(values: Any) -> Spec:
     if any(length < 1 for length in shape) or int(np.prod(shape, dtype=object)) > MOST_OBSERVED:
         raise ValueError(f"observations of shape {quoted(shape)}")
     try:
-        discrete = values["kind"] == "Discrete"
-        space: ActionSpace = Discrete(action["n"]) if discrete else Continuous(action["low"], action["high"])
+        space: ActionSpace
+        if values["kind"] == "Continuous":
+            space = Continuous(action["low"], action["high"])
+        else:
+            space = Discrete(action["n"]) if values["kind"] == "Discrete" else MultiDiscrete(tuple(action["nvec"]))
         parts = tuple((name, size) for name, size in values.get("obs_parts", ()))
         return Spec(shape, space, values["horizon"], values.get("policy_obs"), parts, values.get("critic_obs"))
     except KeyError as error:

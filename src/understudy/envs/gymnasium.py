@@ -126,16 +126,20 @@ class GymnasiumEnvironment:
 
     def vector(self, count: int, run: int = NO_RUN, report: Report = no_report) -> "VectorEnvironment":
         """`count` copies that step together. `run` is the seed of the run that they belong to, for errors."""
-        copies: list[CheckedEnv] = []
         with redirected(self.quiet):
-            try:
-                for _ in range(count):
-                    copies.append(self.copy(run, report))
-            except BaseException:
-                for one in copies:
-                    one.close()
-                raise
-            return VectorEnvironment(copies, self.quiet)
+            return VectorEnvironment(self.copies(count, run, report), self.quiet)
+
+    def copies(self, count: int, run: int = NO_RUN, report: Report = no_report) -> list[CheckedEnv]:
+        """`count` single environments. If one cannot be made, the others are closed."""
+        made: list[CheckedEnv] = []
+        try:
+            for _ in range(count):
+                made.append(self.copy(run, report))
+        except BaseException:
+            for one in made:
+                one.close()
+            raise
+        return made
 
     def copy(self, run: int = NO_RUN, report: Report = no_report) -> CheckedEnv:
         """A single environment whose mistakes are named."""

@@ -2,13 +2,13 @@
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from understudy.core.errors import SpecError, UnderstudyError, WorkerError
-from understudy.core.types import ActionSpace, Discrete
+from understudy.core.types import ActionSpace, Continuous, Discrete
 from understudy.envs.stepping import FAILURES, as_numbers, described, reason
 
 
@@ -70,13 +70,21 @@ def check_range(name: str, actions: np.ndarray, space: ActionSpace) -> None:
     """Raise if an action is outside the action space."""
     bad = space.outside(actions)
     if bad.any():
-        low, high = ((0,), (space.n - 1,)) if isinstance(space, Discrete) else (space.low, space.high)
+        low, high = _range(space)
         lowest, highest = (", ".join(f"{bound:g}" for bound in bounds) for bounds in (low, high))
-        whole = "whole numbers " if isinstance(space, Discrete) else ""
+        whole = "" if isinstance(space, Continuous) else "whole numbers "
         raise SpecError(
             f"{name} returned {int(bad.sum())} actions that are out of range, the first is {actions[bad][0]:g}: "
             f"actions must be {whole}from {lowest} to {highest}"
         )
+
+
+def _range(space: ActionSpace) -> tuple[Sequence[float], Sequence[float]]:
+    """The smallest and the largest numbers of an action."""
+    if isinstance(space, Continuous):
+        return space.low, space.high
+    counts = (space.n,) if isinstance(space, Discrete) else space.nvec
+    return (0,) * len(counts), tuple(n - 1 for n in counts)
 
 
 def _as_array(answer: Any) -> Any:

@@ -20,7 +20,7 @@ from understudy.core.errors import NeedsError, RunError, SpecError, check_whole,
 from understudy.core.imports import find_own_code, load_name
 from understudy.core.paths import checked_path
 from understudy.core.text import quoted
-from understudy.core.types import Continuous, Discrete, Spec
+from understudy.core.types import Continuous, Spec
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import ActionValueEstimator, MonteCarlo
 from understudy.experts.answers import ask, check_numbers, check_range
@@ -85,7 +85,7 @@ class Expert:
         if self.clip and isinstance(spec.action, Continuous):
             actions = np.clip(actions, spec.action.low, spec.action.high)
         check_range(self.name, actions, spec.action)
-        return actions.astype(np.int32 if isinstance(spec.action, Discrete) else np.float32)
+        return actions.astype(np.float32 if isinstance(spec.action, Continuous) else np.int32)
 
     def check(self, obs: np.ndarray, spec: Spec) -> None:
         """Raise if the expert is a function that cannot answer. It is called with a few of these observations.

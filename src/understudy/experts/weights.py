@@ -22,7 +22,7 @@ from understudy.core.errors import NeedsError, RunError, SettingError, SpecError
 from understudy.core.paths import checked_path
 from understudy.core.reader import TEXT, Expected, FileReader
 from understudy.core.text import quoted
-from understudy.core.types import Continuous, Spec
+from understudy.core.types import Continuous, MultiDiscrete, Spec
 from understudy.envs import GymnasiumEnvironment, make, public_name
 from understudy.policies import Categorical, Deterministic, Normalized, Policy
 from understudy.policies.actor import Actor
@@ -67,6 +67,8 @@ def policy_from_weights(
     """A policy for `env` from the weights in `source`. Pass the settings that the source does not contain."""
     arrays, name = _arrays(source)
     env = make(env)
+    if isinstance(env.spec.action, MultiDiscrete):
+        raise SpecError(f"{env.name} has multi-discrete actions: plain weights are for continuous or discrete ones")
     if isinstance(env, GymnasiumEnvironment) and not env.has_own_bounds:
         raise SpecError(f"{env.name} has actions without bounds: weights cannot say how to scale its actions")
     policy = policy_from_arrays(arrays, name, env.spec, env.name, activation, squash, clip)

@@ -85,6 +85,8 @@ class Algorithm(eqx.Module):
     """The user's moment function (`features`). Algorithms that take one have a field of this name."""
     has_critic: ClassVar[bool] = True
     """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
+    multi_discrete: ClassVar[bool] = False
+    """Whether it takes multi-discrete actions too, besides those of its card."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 

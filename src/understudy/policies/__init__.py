@@ -5,9 +5,9 @@ Imports core and deploy. Public: the classes below, the constructors, `Actor` (a
 """
 
 from understudy.policies.actor import Actor
-from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start, step
+from understudy.policies.base import Carry, Categorical, Deterministic, Independent, Policy, start, step
 from understudy.policies.combined import Ensemble, EnsembleMember, Normalized, Tabular, TimeIndexed, ensemble
-from understudy.policies.constructors import deterministic_policy, stochastic_policy
+from understudy.policies.constructors import deterministic_policy, independent_policy, stochastic_policy
 from understudy.policies.gaussian import Gaussian, NetworkPolicy, Squashed, StateDependent
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
@@ -23,6 +23,7 @@ __all__ = [
     "Ensemble",
     "EnsembleMember",
     "Gaussian",
+    "Independent",
     "NetworkPolicy",
     "Normalization",
     "Normalized",
@@ -33,6 +34,7 @@ __all__ = [
     "TimeIndexed",
     "deterministic_policy",
     "ensemble",
+    "independent_policy",
     "load_policy",
     "start",
     "step",

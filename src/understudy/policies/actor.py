@@ -13,7 +13,7 @@ from understudy.core.errors import SpecError
 from understudy.core.paths import checked_path
 from understudy.core.storage import write_npz
 from understudy.core.text import quoted
-from understudy.core.types import Discrete, Spec
+from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec, action_kind
 from understudy.deploy.files import read_file
 from understudy.deploy.forward import clamp
 from understudy.deploy.policy import FORMAT, STRUCTURE, batch_of
@@ -42,9 +42,8 @@ class Actor:
         tables = [node.table for node in _nodes(self.policy, Tabular) if isinstance(node, Tabular)]
         self._states = tables[0].shape[-2] if tables else None
         space = spec.action
-        self._bounds = (
-            None if isinstance(space, Discrete) else tuple(np.array(x, np.float32) for x in (space.low, space.high))
-        )
+        bounds = (space.low, space.high) if isinstance(space, Continuous) else None
+        self._bounds = None if bounds is None else tuple(np.array(x, np.float32) for x in bounds)
 
     def __call__(self, obs: Any) -> np.ndarray:
         """The deterministic action for one observation, or one action for each observation of a batch."""
@@ -126,10 +125,11 @@ def check_fits(actor: Actor, env: Any) -> None:
     fits = type(spec.action) is type(actor.spec.action) and spec.action.shape == actor.spec.action.shape
     if isinstance(spec.action, Discrete) and isinstance(actor.spec.action, Discrete):
         fits = actor.spec.action.n <= spec.action.n
+    if isinstance(spec.action, MultiDiscrete):
+        fits = actor.spec.action == spec.action
     if spec.obs_shape != actor.spec.obs_shape or not fits:
         raise SpecError(f"the policy was trained for {_summary(actor.spec)}; {env.name} has {_summary(spec)}")
 
 
 def _summary(spec: Spec) -> str:
-    kind = "discrete" if isinstance(spec.action, Discrete) else "continuous"
-    return f"observations {spec.obs_shape} and {spec.action_size} {kind} actions"
+    return f"observations {spec.obs_shape} and {spec.action_size} {action_kind(spec.action)} actions"

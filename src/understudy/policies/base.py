@@ -101,6 +101,55 @@ class Deterministic(Policy):
         return self.mode(carry, obs)[None], jnp.ones(1)
 
 
+class Independent(Policy):
+    """π(a | s) = Π_i softmax(net_i(s))_{a_i}: independent categoricals, for multi-discrete actions."""
+
+    net: MLP
+    nvec: tuple[int, ...] = eqx.field(static=True)
+    """The number of choices of each categorical. The network's outputs are theirs, one after the other."""
+
+    @classmethod
+    def init(
+        cls,
+        key: Key[Array, ""],
+        obs: int,
+        nvec: tuple[int, ...],
+        hidden: tuple[int, ...],
+        activation: Activation = "relu",
+        gain: float | Array | None = None,
+        input_indices: tuple[int, ...] | None = None,
+    ) -> "Independent":
+        return cls(MLP.init(key, obs, hidden, sum(nvec), activation, gain, input_indices), nvec)
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        xp = namespace(obs)
+        return xp.stack([xp.argmax(logits, axis=-1) for logits in self._logits(obs)], axis=-1)
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        logits, xp = self._logits(obs), namespace(obs)
+        if isinstance(source, np.random.Generator):
+            return np.stack([categorical(source, one) for one in logits], axis=-1)
+        keys = jax.random.split(source, len(self.nvec))
+        return xp.stack([categorical(key, one) for key, one in zip(keys, logits, strict=True)], axis=-1)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        act, total = jnp.asarray(act), jnp.zeros(())
+        for i, logits in enumerate(self._logits(obs)):
+            chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), act[..., i, None], axis=-1)
+            total = total + chosen[..., 0]
+        return total
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return self.draw(carry, obs, source)[None], jnp.ones(1)  # too many to enumerate
+
+    def _logits(self, obs: Array) -> list[Array]:
+        """The logits of each categorical."""
+        return forward.split(self.net(obs), self.nvec)
+
+
 class Categorical(Policy):
     """π(a | s) = softmax(net(s))_a, for discrete actions."""
 

@@ -3,8 +3,8 @@
 from jaxtyping import Key
 
 from understudy.core.arrays import Array
-from understudy.core.types import Spec
-from understudy.policies.base import Categorical, Deterministic
+from understudy.core.types import MultiDiscrete, Spec
+from understudy.policies.base import Categorical, Deterministic, Independent
 from understudy.policies.gaussian import Gaussian
 from understudy.policies.networks import Activation
 
@@ -22,6 +22,13 @@ def deterministic_policy(
     if spec.num_actions is not None:
         return Categorical.init(key, *sizes, input_indices=spec.policy_obs)
     return Deterministic.init(key, *sizes, squash=squash, input_indices=spec.policy_obs)
+
+
+def independent_policy(
+    key: Key[Array, ""], spec: Spec, space: MultiDiscrete, hidden: tuple[int, ...], activation: Activation = "relu"
+) -> Independent:
+    """Independent categoricals, for multi-discrete actions."""
+    return Independent.init(key, spec.obs_size, space.nvec, hidden, activation, input_indices=spec.policy_obs)
 
 
 def stochastic_policy(

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int, Key
 from understudy.core.arrays import Array, Source, namespace, normal
 from understudy.deploy import forward
 from understudy.deploy.forward import MAX_SEED
-from understudy.policies.base import Carry, Categorical, Deterministic, Policy, start
+from understudy.policies.base import Carry, Categorical, Deterministic, Independent, Policy, start
 from understudy.policies.networks import MLP, Activation
 
 MIN_VARIANCE = 1e-6
@@ -150,5 +150,5 @@ class StateDependent(Squashed):
         return forward.held_noise(shape, self.hold, carry.t, carry.drawn)
 
 
-NetworkPolicy = Deterministic | Categorical | Gaussian | StateDependent
+NetworkPolicy = Deterministic | Categorical | Independent | Gaussian | StateDependent
 """Policies with a single network, `net`."""

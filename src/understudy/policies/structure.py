@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.core.errors import RunError
 from understudy.deploy.forward import Node, build
-from understudy.policies.base import Categorical, Deterministic
+from understudy.policies.base import Categorical, Deterministic, Independent
 from understudy.policies.combined import Ensemble, Normalized, Tabular, TimeIndexed
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
@@ -20,6 +20,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
         MLP,
         Normalization,
         Categorical,
+        Independent,
         Ensemble,
         Deterministic,
         Normalized,

@@ -27,7 +27,7 @@ from understudy.core.memory import check_memory
 from understudy.core.parts import columns
 from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.text import quoted
-from understudy.core.types import Dataset, Discrete, Spec
+from understudy.core.types import Dataset, Spec, action_kind
 from understudy.data import Demonstrations, load
 from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished, named_env, public_name
 from understudy.experts.expert import Expert, as_expert
@@ -245,10 +245,10 @@ def _checked(
     if env is not None:
         env = completed(env, demonstrations)
         demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
-    kind = "discrete" if isinstance(demonstrations.action_space, Discrete) else "continuous"
-    if kind not in algorithm.card.actions:
-        title, actions = algorithm.card.title, " and ".join(algorithm.card.actions)
-        raise NeedsError(f"{title} takes {actions} actions; these are {kind}")
+    kind = action_kind(demonstrations.action_space)
+    card = algorithm.card
+    if kind not in card.actions and not (kind == "multi-discrete" and algorithm.multi_discrete):
+        raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
     return env, demonstrations
 
 

@@ -28,7 +28,7 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import SettingError, SpecError, check_kind, check_not_negative, check_whole
 from understudy.core.progress import ProgressOption, check_progress
-from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, Transition
+from understudy.core.types import Continuous, Dataset, Info, MultiDiscrete, RoundData, Spec, Transition
 from understudy.envs import Environment, GymnasiumEnvironment, make, named_env, public_name
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.game import Algorithm, Card
@@ -202,6 +202,8 @@ def learn(
       same call resumes after an interruption or a crash.
     """
     given, env = env, make(env)
+    if isinstance(env.spec.action, MultiDiscrete):
+        raise SpecError(f"{env.name} has multi-discrete actions, {env.spec.action.nvec}: no RL player takes them")
     if len(env.spec.obs_shape) != 1:
         raise SpecError(f"{env.name} has observations of shape {env.spec.obs_shape}: a flat vector is needed")
     algorithm = _algorithm(

@@ -18,7 +18,7 @@ from understudy.core.paths import checked_path
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import is_line, quoted
-from understudy.core.types import Continuous
+from understudy.core.types import Continuous, MultiDiscrete
 from understudy.deploy.runs import POLICY
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.policies.actor import Actor
@@ -141,6 +141,8 @@ def _task(what: Export) -> list[tuple[str, object]]:
     if isinstance(spec.action, Continuous):
         bounds = ", ".join(f"[{low:g}, {high:g}]" for low, high in zip(spec.action.low, spec.action.high, strict=True))
         rows.append(("actions, clipped to", bounds))
+    elif isinstance(spec.action, MultiDiscrete):
+        rows.append(("actions", ", ".join(f"0 to {n - 1}" for n in spec.action.nvec)))
     else:
         rows.append(("actions", f"0 to {spec.action.n - 1}"))
     if what.max_change is not None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
-from understudy.core.types import Continuous, Dataset, Spec
+from understudy.core.types import Continuous, Dataset, MultiDiscrete, Spec
 from understudy.game.kernels import bandwidth_of
 from understudy.policies.actor import Actor
 
@@ -72,4 +72,6 @@ def _vectors(spec: Spec, act: np.ndarray) -> np.ndarray:
     if isinstance(spec.action, Continuous):
         low, high = np.asarray(spec.action.low), np.asarray(spec.action.high)
         return (act - (low + high) / 2) / ((high - low) / 2)
+    if isinstance(spec.action, MultiDiscrete):
+        return np.concatenate([np.eye(n)[act[:, i]] for i, n in enumerate(spec.action.nvec)], axis=1)
     return np.eye(spec.action.n)[act]

@@ -40,7 +40,7 @@ from understudy.core.errors import (
     check_positive,
     check_whole,
 )
-from understudy.core.types import Dataset, Info, RoundData, Spec
+from understudy.core.types import Dataset, Info, MultiDiscrete, RoundData, Spec
 from understudy.game import QUICK, Algorithm, Card
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Averaged, Player, averaging, gradient, repeat, side_by_side
@@ -50,6 +50,7 @@ from understudy.policies import (
     Policy,
     deterministic_policy,
     ensemble,
+    independent_policy,
     stochastic_policy,
 )
 from understudy.policies.networks import Activation
@@ -78,6 +79,7 @@ class BC(Algorithm):
     )
     has_critic: ClassVar[bool] = False
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 20, "hidden": (64, 64)}}
+    multi_discrete: ClassVar[bool] = True
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
 
     loss: Literal["squared", "likelihood"] = eqx.field(static=True, default="squared")
@@ -125,7 +127,13 @@ class BC(Algorithm):
             )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
+        space = spec.action
+        if isinstance(space, MultiDiscrete) and self.ensemble_size > 1:
+            raise SettingError(f"ensemble_size is {self.ensemble_size}: multi-discrete actions need one network")
+
         def member(k: Key[Array, ""]) -> NetworkPolicy:
+            if isinstance(space, MultiDiscrete):
+                return independent_policy(k, spec, space, self.hidden, self.activation)
             if self.loss == "likelihood":
                 return stochastic_policy(k, spec, self.hidden, self.activation)
             return deterministic_policy(k, spec, self.hidden, self.activation, squash=self.squash)

@@ -30,17 +30,24 @@ import optax
 from jaxtyping import Array, Bool, Float, Key
 
 from understudy.core.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
-from understudy.core.types import Dataset, Info, RoundData, Spec
+from understudy.core.types import Dataset, Info, MultiDiscrete, RoundData, Spec
 from understudy.game import QUICK, Algorithm, Card
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.game.sampling import Rows, sample_from_both, with_actions
-from understudy.policies import EnsembleMember, Normalized, Policy, deterministic_policy
+from understudy.policies import (
+    EnsembleMember,
+    Independent,
+    Normalized,
+    Policy,
+    deterministic_policy,
+    independent_policy,
+)
 from understudy.policies.normalization import Normalization
 
 
 class DAggerState(NamedTuple):
-    policy: EnsembleMember
+    policy: EnsembleMember | Independent
     memory: Memory
     normalization: Normalization
     aggregated: Dataset
@@ -66,6 +73,7 @@ class DAgger(Algorithm):
         QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5},
     }
     has_critic: ClassVar[bool] = False
+    multi_discrete: ClassVar[bool] = True
     small: ClassVar[dict[str, Any]] = {
         "rounds": 2,
         "gradient_steps": 2,
@@ -108,7 +116,11 @@ class DAgger(Algorithm):
         check_layers(hidden=self.hidden)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
-        policy = deterministic_policy(key, spec, self.hidden, squash=self.squash)
+        policy: EnsembleMember | Independent
+        if isinstance(spec.action, MultiDiscrete):
+            policy = independent_policy(key, spec, spec.action, self.hidden)
+        else:
+            policy = deterministic_policy(key, spec, self.hidden, squash=self.squash)
         capacity = (self.rounds - 1) * self.episodes_per_round * spec.horizon
         aggregated = Dataset.empty(demonstrations, max(capacity, 1))
         return DAggerState(policy, self._player().init(policy), Normalization.fit(spec, demonstrations), aggregated)
@@ -118,7 +130,7 @@ class DAgger(Algorithm):
         aggregated = state.aggregated.extend(with_actions(data.queried, data.expert_actions))  # line 3
         sources = [(part.steps, Rows(None, part.size)) for part in (data.demonstrations, aggregated)]
 
-        def loss(policy: EnsembleMember, k: Key[Array, ""]) -> Float[Array, ""]:
+        def loss(policy: Policy, k: Key[Array, ""]) -> Float[Array, ""]:
             batch = state.normalization.encode(sample_from_both(k, self.batch_size, *sources))
             return jax.vmap(cloning_loss, (None, 0))(policy, batch).mean()
 

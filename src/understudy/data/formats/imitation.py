@@ -19,8 +19,9 @@ from understudy.core.folder import Folder, Refused, reading
 from understudy.core.reader import NUMBERS, Expected, FileReader
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import quoted
-from understudy.data.demonstrations import Demonstrations, shifted
+from understudy.data.demonstrations import Demonstrations
 from understudy.data.formats.base import Format, Selection
+from understudy.data.shifting import shifted
 
 WHAT, REMEDY = "trajectories of imitation", "see docs/demonstrations.md"
 STATE, INFO, DATA = "state.json", "dataset_info.json", "data-00000-of-00001.arrow"

@@ -23,7 +23,7 @@ from understudy.core.hdf5 import load_h5py
 from understudy.core.spaces import flat_observations
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import quoted
-from understudy.core.types import Discrete
+from understudy.core.types import Discrete, MultiDiscrete
 from understudy.data.demonstrations import Demonstrations
 from understudy.data.details import Details
 from understudy.data.formats.base import Format, Selection
@@ -189,6 +189,8 @@ def _metadata(d: Demonstrations, path: Path) -> dict[str, Any]:
         observed = _unbounded(d.observations.shape[1])
     if isinstance(d.action_space, Discrete):
         acted: Any = spaces.Discrete(d.action_space.n)
+    elif isinstance(d.action_space, MultiDiscrete):
+        acted = spaces.MultiDiscrete(d.action_space.nvec)
     elif d.bounds_from_data:
         acted = _unbounded(d.actions.shape[1])
     else:

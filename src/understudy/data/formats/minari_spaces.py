@@ -51,7 +51,7 @@ def parse_space(text: str) -> spaces.Space[Any]:
     return _space(json.loads(text), 0)
 
 
-def space_text(space: spaces.Box | spaces.Discrete | spaces.Dict) -> str:
+def space_text(space: spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.Dict) -> str:
     """The JSON text of a space, as Minari reads it."""
     return json.dumps(_value(space))
 
@@ -116,6 +116,8 @@ def _value(space: spaces.Space[Any]) -> dict[str, Any]:
         return {"type": "Dict", "subspaces": {name: _value(one) for name, one in space.spaces.items()}}
     if isinstance(space, spaces.Discrete):
         return {"type": "Discrete", "dtype": "int64", "start": int(space.start), "n": int(space.n)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"type": "MultiDiscrete", "dtype": "int64", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
     assert isinstance(space, spaces.Box)
     bounds = {"low": space.low.tolist(), "high": space.high.tolist()}
     return {"type": "Box", "dtype": str(space.dtype), "shape": list(space.shape), **bounds}

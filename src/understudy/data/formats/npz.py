@@ -3,7 +3,8 @@
 observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
 last_observations (episodes, obs) or next_observations (N, obs)                            optional
 terminals (N,)    rewards (N,)                                                             optional
-action_low, action_high (act,) or action_count ()    horizon ()    env    ends             optional
+action_low, action_high (act,) or action_count () or action_counts (numbers,)              optional
+horizon ()    env    ends                                                                  optional
 mean_return, std_return ()    the expert's return, if there are no rewards                optional
 obs_names, obs_sizes (parts,)    names and sizes of the parts of an observation           optional
 successes (episodes,)    interventions (N,)    fps ()    action_units, origin ()           optional
@@ -29,7 +30,7 @@ from understudy.core.paths import checked_path
 from understudy.core.reader import NUMBERS, TEXT, Expected, FileReader
 from understudy.core.storage import write_npz
 from understudy.core.text import is_line, quoted
-from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete
+from understudy.core.types import MOST_ACTIONS, MOST_STEPS, ActionSpace, Continuous, Discrete, MultiDiscrete
 from understudy.data.checks import Checker
 from understudy.data.demonstrations import Demonstrations, Ends
 from understudy.data.details import LONGEST_TEXT, Details
@@ -48,6 +49,7 @@ MEMBERS = {
     "terminals": Expected(NUMBERS),
     "lengths": Expected(NUMBERS, itemsize=8),
     **dict.fromkeys(("action_low", "action_high"), Expected("fiu", itemsize=8)),
+    "action_counts": Expected("iu", itemsize=8),
     **dict.fromkeys(("action_count", "horizon", "mean_return", "std_return", "return_episodes"), NUMBER),
     **dict.fromkeys(("env", "ends"), NAME),
     "obs_names": Expected(TEXT, (None,), most=4 * LONGEST_PART * MOST_PARTS),
@@ -86,7 +88,9 @@ def members_of(d: Demonstrations) -> dict[str, Any]:
     for key in ("terminals", "rewards", "env"):
         if getattr(d, key) is not None:
             arrays[key] = getattr(d, key)
-    if isinstance(d.action_space, Discrete):
+    if isinstance(d.action_space, MultiDiscrete):
+        arrays["action_counts"] = np.array(d.action_space.nvec, np.int32)
+    elif isinstance(d.action_space, Discrete):
         arrays["action_count"] = d.action_space.n
     elif not d.bounds_from_data:
         arrays["action_low"], arrays["action_high"] = d.action_space.low, d.action_space.high
@@ -194,6 +198,8 @@ def _space(check: Checker, arrays: dict[str, np.ndarray]) -> ActionSpace | None:
     if count is not None:
         return Discrete(count)
     try:
+        if "action_counts" in arrays:
+            return MultiDiscrete(tuple(arrays["action_counts"].reshape(-1).tolist()))
         return Continuous(*(tuple(np.atleast_1d(arrays[key]).tolist()) for key in given)) if given else None
     except SpecError as error:
         raise check.error(quoted(error, 300)) from error

@@ -13,7 +13,7 @@ from understudy.core.paths import check_own_file
 from understudy.core.types import Continuous
 from understudy.core.version import __version__
 from understudy.deploy import Policy
-from understudy.deploy.forward import Node, State, nodes, scores
+from understudy.deploy.forward import Node, State, encode_obs, network, nodes, scores, split
 from understudy.deploy.policy import FORMAT
 from understudy.deploy.structure import describe_spec
 from understudy.policies.actor import Actor
@@ -150,16 +150,17 @@ class Export:
     def _disagreement(self, trial: dict[str, np.ndarray], expected: np.ndarray, got: np.ndarray) -> float:
         """The share of discrete actions that differ, without those with equal scores."""
         wrong = 0
-        for row in np.flatnonzero(got != expected):
+        for row in np.unique(np.nonzero(got != expected)[0]):
             inner = self.policy
             obs = trial["observation"][row : row + 1]
             while inner.kind in ("Normalized", "TimeIndexed"):
                 if inner.kind == "Normalized":
-                    obs = (obs - inner.normalization.obs_mean) / inner.normalization.obs_std
+                    obs = encode_obs(inner.normalization, obs)
                     inner = inner.policy
                 else:
                     inner = inner.policies.at(int(trial["t"][row]))
-            score = scores(inner, obs)[0]
-            tied = abs(score[expected[row]] - score[got[row]]) <= TIE * np.abs(score).max()
-            wrong += not tied
+            out = network(inner.net, obs) if inner.kind == "Independent" else scores(inner, obs)
+            parts = split(out, inner.nvec) if inner.kind == "Independent" else [out]
+            pairs = zip(parts, np.atleast_1d(expected[row]), np.atleast_1d(got[row]), strict=True)
+            wrong += not all(abs(one[0, a] - one[0, b]) <= TIE * np.abs(one).max() for one, a, b in pairs)
         return wrong / len(got)

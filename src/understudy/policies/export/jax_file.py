@@ -72,11 +72,10 @@ def serialized(what: Export) -> bytes:
             else:
                 action = policy.mode(Carry(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)), observation)
         if not isinstance(space, Continuous):
-            return (
-                action.astype(jnp.int32)
-                if what.states
-                else jnp.where(finite(observation), action, -1).astype(jnp.int32)
-            )
+            if what.states is None:
+                mask = finite(observation)
+                action = jnp.where(mask[:, None] if space.shape else mask, action, -1)
+            return action.astype(jnp.int32)
         action = action.astype(jnp.float32)
         if "last_action" in given:
             limit = jnp.asarray(what.max_change, jnp.float32)

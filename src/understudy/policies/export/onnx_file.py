@@ -132,7 +132,16 @@ class Graph:
             return self.add("Tanh", self.clamp(self.network(policy.net, obs), policy.clip))
         if policy.kind == "Ensemble" and policy.members.kind == "Deterministic":
             return self.mean([self.policy(member, obs) for member in self.members(policy)])
+        if policy.kind == "Independent":
+            parts = self.parts(self.network(policy.net, obs), policy.nvec)
+            return self.add("Concat", *(self.add("ArgMax", one, axis=-1, keepdims=1) for one in parts), axis=1)
         return self.add("ArgMax", self.scores(policy, obs), axis=-1, keepdims=0)
+
+    def parts(self, out: str, nvec: tuple[int, ...]) -> list[str]:
+        """The outputs of each of several categoricals."""
+        sizes = [f"part_{len(self.nodes)}_{i}" for i in range(len(nvec))]
+        self.nodes.append(self.onnx.helper.make_node("Split", [out, self.constant(nvec, np.int64)], sizes, axis=1))
+        return sizes
 
     def scores(self, policy: Node, obs: str) -> str:
         """Logits or probabilities of discrete actions."""
@@ -182,9 +191,9 @@ class Graph:
         return self.add("Clip", x, self.constant(-limit), self.constant(limit))
 
     def encoded(self, normalization: Node, obs: str) -> str:
-        return self.add(
-            "Div", self.add("Sub", obs, self.array(normalization.obs_mean)), self.array(normalization.obs_std)
-        )
+        centered = self.add("Sub", obs, self.array(normalization.obs_mean))
+        standardized = self.add("Div", centered, self.array(normalization.obs_std))
+        return standardized if normalization.obs_clip is None else self.clamp(standardized, normalization.obs_clip)
 
     def decoded(self, normalization: Node, act: str) -> str:
         if normalization.act_center is None:
@@ -210,8 +219,9 @@ class Graph:
             return act
         largest = self.constant(np.finfo(np.float32).max)
         finite = self.add("Cast", self.add("LessOrEqual", self.add("Abs", "observation"), largest), to=FLOAT)
-        discrete = not isinstance(self.what.actor.spec.action, Continuous)
-        all_finite = self.add("Cast", self.add("ReduceMin", finite, axes=[1], keepdims=int(not discrete)), to=BOOL)
+        space = self.what.actor.spec.action
+        discrete = not isinstance(space, Continuous)
+        all_finite = self.add("Cast", self.add("ReduceMin", finite, axes=[1], keepdims=len(space.shape)), to=BOOL)
         return self.add("Where", all_finite, act, self.constant(-1, np.int64) if discrete else self.constant(np.nan))
 
 
