@@ -75,8 +75,8 @@ def main() -> None:
     if not Path(options.peer).exists():
         sys.exit(f"no Python at {options.peer}: run `make bench`")
     spec = Spec((OBS,), us.Continuous((-1.0,) * ACT, (1.0,) * ACT), 1000)
-    zeros, ones = ((np.full(size, value, np.float32) for size in (OBS, ACT)) for value in (0, 1))
-    scale = Normalization(*(array for pair in zip(zeros, ones, strict=True) for array in pair))
+    mean, std = np.zeros(OBS, np.float32), np.ones(OBS, np.float32)
+    scale = Normalization(mean, std, np.zeros(ACT, np.float32), np.ones(ACT, np.float32))
     network = Deterministic.init(jax.random.key(0), OBS, ACT, (WIDTH, WIDTH), squash=True)
     actor = Actor(Normalized(network, scale), spec)
     obs = np.random.default_rng(0).normal(size=OBS).astype(np.float32)

@@ -190,7 +190,7 @@ def _metadata(d: Demonstrations, path: Path) -> dict[str, Any]:
     if isinstance(d.action_space, Discrete):
         acted: Any = spaces.Discrete(d.action_space.n)
     elif isinstance(d.action_space, MultiDiscrete):
-        acted = spaces.MultiDiscrete(d.action_space.nvec)
+        acted = spaces.MultiDiscrete(np.array(d.action_space.nvec))
     elif d.bounds_from_data:
         acted = _unbounded(d.actions.shape[1])
     else:
