@@ -1,7 +1,8 @@
 """HDF5 files that somebody else may have written.
 
 The HDF5 library reads only the structure of a file: names, types, shapes, and where the numbers lie. `core.hdf5_arrays`
-reads the numbers from the file itself. So no filter plugin is ever loaded, and no chunk can grow beyond its size.
+reads the numbers from the file itself. So no filter plugin is loaded for them, and no chunk can grow beyond its size.
+`core.hdf5_watch` looks for damage on which the library would hang.
 
 Refused: links other than hard ones, datasets with their numbers in another file (external storage, virtual datasets),
 types other than plain numbers and text, filters other than gzip, shuffle and fletcher32, and parts that were never
