@@ -23,7 +23,7 @@ WAYS = {
 
 
 def opened(path):
-    return Hdf5Reader(path, "an HDF5 file", "choose another", DemonstrationError).hdf5()
+    return Hdf5Reader(path, "an HDF5 file", "choose another", DemonstrationError).hdf5("text", "bytes", "none")
 
 
 def write(path, libver="earliest", **arrays):
@@ -196,16 +196,69 @@ def test_booleans_other_than_0_and_1_are_refused(tmp_path):
         file.dataset("x").read()
 
 
-def test_a_heap_of_texts_on_which_the_library_would_loop_for_ever_is_refused(tmp_path):
-    path = tmp_path / "a.h5"
-    with h5py.File(path, "w") as file:
-        file.attrs["text"] = "abc"
-    data = bytearray(path.read_bytes())
-    start = data.index(b"GCOL") + 16
-    data[start : start + 4000] = bytes(4000)
-    path.write_bytes(data)
-    with pytest.raises(DemonstrationError, match="heap"), opened(path) as file:
+def attribute_file(path, libver="earliest"):
+    with h5py.File(path, "w", libver=libver) as file:
+        file.attrs["text"] = "abc" * 30
+        file["x"] = np.zeros(1000)
+    return bytearray(path.read_bytes())
+
+
+def empty_object(data, heap):
+    data[heap + 16 : heap + 4000] = bytes(3984)
+
+
+def overflowing_object(data, heap):
+    data[heap + 24 : heap + 32] = (2**64 - 16).to_bytes(8, "little")
+
+
+def larger_heap(data, heap):
+    """The library reads the second part of a large heap separately: zeros, in the numbers of x."""
+    data[heap + 8 : heap + 16] = (6000).to_bytes(8, "little")
+
+
+def huge_heap(data, heap):
+    data[heap + 8 : heap + 16] = (2**40).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("damage", [empty_object, overflowing_object, larger_heap, huge_heap])
+def test_a_heap_of_texts_on_which_the_library_would_loop_for_ever_is_refused(tmp_path, damage):
+    data = attribute_file(tmp_path / "a.h5")
+    damage(data, data.index(b"GCOL"))
+    (tmp_path / "a.h5").write_bytes(data)
+    with pytest.raises(DemonstrationError, match="heap"), opened(tmp_path / "a.h5") as file:
         file.attribute("", "text")
+
+
+def test_a_text_of_gigabytes_in_an_attribute_is_refused_before_there_is_room_for_it(tmp_path):
+    data = attribute_file(tmp_path / "a.h5")
+    heap = data.index(b"GCOL").to_bytes(8, "little")
+    place = data.index((90).to_bytes(4, "little") + heap)
+    data[place : place + 4] = b"\xff" * 4
+    (tmp_path / "a.h5").write_bytes(data)
+    with pytest.raises(DemonstrationError, match="too long"), opened(tmp_path / "a.h5") as file:
+        file.attribute("", "text")
+
+
+def test_texts_of_gigabytes_in_a_list_are_refused_before_there_is_room_for_them(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = ["abc" * 30, "abc"]
+    data = bytearray((tmp_path / "a.h5").read_bytes())
+    place = data.index((90).to_bytes(4, "little") + data.index(b"GCOL").to_bytes(8, "little"))
+    data[place : place + 4] = b"\xff" * 4
+    (tmp_path / "a.h5").write_bytes(data)
+    with pytest.raises(DemonstrationError, match="texts of 4294967298 bytes"), opened(tmp_path / "a.h5") as file:
+        file.texts("x")
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_long_texts_are_read(tmp_path, libver):
+    with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
+        file.attrs["text"] = "abc" * 100_000
+        file.attrs.update({f"other{i}": i for i in range(50)})
+        file["x"] = ["abc" * 20_000, "", "x"]
+    with opened(tmp_path / "a.h5") as file:
+        assert file.attribute("", "text") == "abc" * 100_000
+        assert file.texts("x") == ["abc" * 20_000, "", "x"]
 
 
 def test_a_cut_off_file_is_refused_wherever_it_is_cut(tmp_path):

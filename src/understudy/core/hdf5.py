@@ -1,7 +1,8 @@
 """HDF5 files that somebody else may have written.
 
 The HDF5 library reads only the structure of a file: names, types, shapes, and where the numbers lie. `core.hdf5_arrays`
-reads the numbers from the file itself. So no filter plugin is ever loaded, and no chunk can grow beyond its size.
+reads the numbers from the file itself. So no filter plugin is loaded for them, and no chunk can grow beyond its size.
+`core.hdf5_watch` looks for damage on which the library would hang.
 
 Refused: links other than hard ones, datasets with their numbers in another file (external storage, virtual datasets),
 types other than plain numbers and text, filters other than gzip, shuffle and fletcher32, and parts that were never
@@ -10,7 +11,6 @@ written. Groups are opened by name, never walked, so that a group that contains 
 All arrays together have the limit of npz files (`core.reader.read_limit`), compared before they are read.
 """
 
-import io
 import math
 import os
 from collections.abc import Iterator
@@ -22,16 +22,15 @@ import numpy as np
 
 from understudy.core.errors import UnderstudyError, missing_extra
 from understudy.core.hdf5_arrays import FILTERS, Stored
+from understudy.core.hdf5_watch import LONGEST_TEXT, Watched
 from understudy.core.memory import array_bytes
 from understudy.core.reader import MOST_MEMBERS, NUMBERS, FileReader, read_limit
 from understudy.core.text import quoted
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-HEAP, HEAP_HEADER = b"GCOL", 16
-"""How a heap of texts of different lengths begins, and the bytes in front of it and of each of its objects."""
-LONGEST_ATTRIBUTE = 1_000_000
-"""Bytes of a text in a file, such as a JSON text with the settings of an environment."""
 MOST_TEXTS = 100_000
+TEXT_PLACE = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
+"""How a text is stored whose length is not fixed."""
 MOST_CHUNKS = 2_000_000
 """Pieces of one dataset."""
 WIDEST = 8
@@ -58,8 +57,9 @@ def load_h5py() -> Any:
 class Hdf5File:
     """An open HDF5 file. `Hdf5Reader.hdf5` opens it. Paths in it are names joined by slashes; "" is the root."""
 
-    def __init__(self, reader: "Hdf5Reader", raw: Any, file: Any):
+    def __init__(self, reader: "Hdf5Reader", raw: Any, file: Any, attributes: tuple[str, ...]):
         self._reader, self._raw, self._file, self._h5py = reader, raw, file, load_h5py()
+        self._attributes = attributes
         self._size = os.fstat(raw.fileno()).st_size
         self._limit, self._total = read_limit(self._size), 0
         self._parent: tuple[str | None, Any] = (None, None)  # the group that was opened last, with its path
@@ -113,7 +113,8 @@ class Hdf5File:
         return self._stored(path, found, dtype, shape)
 
     def attribute(self, path: str, name: str) -> str | None:
-        """The text of an attribute, or None."""
+        """The text of an attribute, or None. `Hdf5Reader.hdf5` has to know its name."""
+        assert name in self._attributes, name
         h5a = self._h5py.h5a
         owner = self._opened(path)
         if not h5a.exists(owner, name.encode()):
@@ -122,7 +123,7 @@ class Hdf5File:
         kind = found.get_type()
         if not isinstance(kind, self._h5py.h5t.TypeStringID) or math.prod(found.shape) != 1:
             raise self.damaged(f"the attribute '{name}' of '{path}' is not a text")
-        if found.get_storage_size() > LONGEST_ATTRIBUTE:
+        if found.get_storage_size() > LONGEST_TEXT:
             raise self.damaged(f"the attribute '{name}' of '{path}' has {found.get_storage_size()} bytes")
         value = np.empty(found.shape, found.dtype)
         found.read(value)
@@ -134,13 +135,17 @@ class Hdf5File:
         if not isinstance(found.get_type(), self._h5py.h5t.TypeStringID):
             raise self.damaged(f"'{path}' is not a list of texts")
         count = math.prod(found.shape)
-        if count > MOST_TEXTS or found.get_storage_size() > LONGEST_ATTRIBUTE * 10:
+        if count > MOST_TEXTS or found.get_storage_size() > 10 * LONGEST_TEXT:
             raise self.damaged(f"'{path}' has {count} texts, and at most {MOST_TEXTS} are read")
         if found.dtype.kind == "S":
             values = self.dataset(path, kinds="S").read().reshape(-1)
         else:
-            if found.get_create_plist().get_nfilters() or self._foreign(found.get_create_plist()):
+            made = found.get_create_plist()
+            if made.get_nfilters() or made.get_layout() == self._h5py.h5d.COMPACT:
                 raise self.damaged(f"'{path}' is a compressed list of texts of different lengths")
+            places = self._stored(path, found, TEXT_PLACE, tuple(found.shape)).read()
+            if places["length"].sum(dtype=np.uint64) > 10 * LONGEST_TEXT:
+                raise self.damaged(f"'{path}' has texts of {places['length'].sum(dtype=np.uint64)} bytes")
             values = np.empty(found.shape, found.dtype)
             found.read(self._h5py.h5s.ALL, self._h5py.h5s.ALL, values)
             values = values.reshape(-1)
@@ -148,7 +153,7 @@ class Hdf5File:
 
     def _text(self, path: str, value: Any) -> str:
         data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value or b"")
-        if len(data) > LONGEST_ATTRIBUTE:
+        if len(data) > LONGEST_TEXT:
             raise self.damaged(f"'{path}' has a text of {len(data)} bytes")
         return data.decode("utf-8")
 
@@ -232,58 +237,25 @@ class Hdf5File:
         return stored
 
 
-class _Watched(io.RawIOBase):
-    """A file as the HDF5 library sees it: a damaged heap of texts cannot be read.
-
-    The library searches a heap by adding up the sizes of its objects. A free space of size 0 would let it search for
-    ever (HDF5 2.0.0).
-    """
-
-    def __init__(self, raw: Any):
-        self._raw = raw
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._raw.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._raw.tell()
-
-    def readinto(self, buffer: Any) -> int:
-        count = self._raw.readinto(buffer)
-        data = bytes(buffer[:count])
-        if data.startswith(HEAP):
-            at = HEAP_HEADER
-            while at + HEAP_HEADER <= len(data):
-                index = int.from_bytes(data[at : at + 2], "little")
-                size = int.from_bytes(data[at + 8 : at + 16], "little")
-                if index == 0 and size < HEAP_HEADER:
-                    raise OSError("a damaged heap of texts")
-                at += size if index == 0 else HEAP_HEADER + -(-size // 8) * 8
-        return count
-
-
 class Hdf5Reader(FileReader):
     """Reads one HDF5 file."""
 
     @contextmanager
-    def hdf5(self) -> Iterator[Hdf5File]:
-        """The open file. Whatever is wrong with it is an error of the reader's class, in one line."""
+    def hdf5(self, *attributes: str) -> Iterator[Hdf5File]:
+        """The open file. Whatever is wrong with it is an error of the reader's class, in one line.
+
+        `attributes` are the names of those that will be read.
+        """
         h5py = load_h5py()
         with self._opened() as raw, self.guarded():
             start = raw.read(len(SIGNATURE))
             if start != SIGNATURE:
                 raise self.damaged("not an HDF5 file" if start else "an empty file")
-            with h5py.File(_Watched(raw), "r") as file:
+            with h5py.File(Watched(raw, attributes), "r") as file:
                 made = file.id.get_create_plist()
                 if made.get_sizes() != (8, 8) or made.get_userblock() != 0:
                     raise self.damaged("an HDF5 file with an unusual layout; h5repack converts it")
-                yield Hdf5File(self, raw, file)
+                yield Hdf5File(self, raw, file, attributes)
 
     def signed(self) -> bool:
         """Whether it begins as an HDF5 file does."""

@@ -42,7 +42,7 @@ Demo = dict[str, Any]
 
 def read(path: Path, selection: Selection) -> Demonstrations:
     """Read a robomimic file."""
-    with _reader(path).hdf5() as file:
+    with _reader(path).hdf5("env_args") as file:
         demos = _demos(file, selection)
         keys, left_out = _keys(file, demos[0], selection.keys)
         declared = [_declared(file, demo, keys) for demo in demos]
