@@ -191,7 +191,7 @@ def test_the_bundled_expert_is_the_default_without_a_scripted_one():
 @pytest.mark.slow
 def test_the_example_of_the_page_queries_the_bundled_expert(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
+    code = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)[0]
     names, printed = {}, []
     exec(code, names | {"print": printed.append}, names)
     assert printed == [us.load_expert("CartPole-v1").about["card"]["return"]]
