@@ -18,7 +18,7 @@ from understudy.collect.rollout_pool import RolloutPool
 from understudy.collect.worker import unsendable
 from understudy.collect.workers import WorkerPool
 from understudy.core import imports
-from understudy.core.errors import NeedsError, SettingError, SpecError, WorkerError
+from understudy.core.errors import ExtraError, NeedsError, SettingError, SpecError, WorkerError
 from understudy.core.notices import UnderstudyWarning
 from understudy.envs import NamedEnv, named_env, public_name
 from understudy.envs.naming import parse_args
@@ -58,6 +58,11 @@ def test_an_id_or_a_function_of_a_module_in_the_working_directory_takes_argument
     assert heavy.named == NamedEnv(env, {"g": 20.0})
     sent = pickle.loads(pickle.dumps(heavy))  # noqa: S301 (our own)
     np.testing.assert_array_equal(returns(sent, act), returns(heavy, act))
+
+
+def test_a_name_that_a_module_does_not_have_is_one_line(here):
+    with pytest.raises(ExtraError, match=r"^own_swing:swng cannot be made: own_swing has no function 'swng'"):
+        us.make("own_swing:swng")
 
 
 def test_a_function_in_the_working_directory_is_found_by_a_worker_too(here):

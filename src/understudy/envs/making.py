@@ -101,7 +101,11 @@ class Maker:
                 raise missing_extra(extra, needs) from error
             raise ExtraError(f"{needs}: {str(error).splitlines()[0]}") from error
         except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound, ImportError) as error:
-            raise ExtraError(f"{name} cannot be made: {str(error).splitlines()[0]}") from error
+            module, _, attribute = name.partition(":")
+            why = str(error).splitlines()[0]
+            if attribute and isinstance(error, gymnasium.error.Error):
+                why = f"{module} has no function '{attribute}', and registers no such environment"
+            raise ExtraError(f"{name} cannot be made: {why}") from error
         except gymnasium.error.DeprecatedEnv as error:
             known = [*self._known, *gymnasium.registry]
             raise unknown("environment", name, known, str(error).splitlines()[0]) from error
