@@ -261,7 +261,3 @@ class Hdf5Reader(FileReader):
         """Whether it begins as an HDF5 file does."""
         with self._opened() as raw:
             return raw.read(len(SIGNATURE)) == SIGNATURE
-
-    def check_total(self, total: int, limit: int) -> None:
-        """Raise if arrays of `total` bytes are more than the limit."""
-        self.check_total(total, limit)
