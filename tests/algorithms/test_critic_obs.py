@@ -16,8 +16,8 @@ from understudy.algorithms import find
 from understudy.cli.train_command import parse
 from understudy.core.errors import SettingError, UnknownNameError
 from understudy.core.types import Spec
+from understudy.deploy.structure import describe_spec, read_spec
 from understudy.game.features import visible
-from understudy.policies.structure import describe_spec, read_spec
 
 SEEN = (0, 1)
 QUICK = ("advil",)

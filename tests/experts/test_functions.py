@@ -54,7 +54,11 @@ class Normalizing(Model):
         return -obs
 
 
-@pytest.mark.parametrize("expert", [batch, single, Model(), Regressor(), Expert(single), Expert(Model())], ids=str)
+@pytest.mark.parametrize(
+    "expert",
+    [batch, single, Model(), Regressor(), Expert(single), Expert(Model())],
+    ids=["batch", "single", "model", "regressor", "Expert of a function", "Expert of a model"],
+)
 def test_functions_of_a_batch_or_of_one_observation_and_models_answer_alike(expert):
     np.testing.assert_array_equal(answers(expert), STEERING)
     np.testing.assert_array_equal(answers(expert, OBS[:1]), STEERING[:1])  # also if the first batch is one

@@ -188,7 +188,7 @@ def test_files_that_are_no_policy_or_run_are_refused(tmp_path):
         ({"seeds": -2}, "seeds is -2"),
         ({"seeds": []}, "seeds is empty"),
         ({"workers": -3}, "workers is -3"),
-        ({"progress": True}, "progress is True"),
+        ({"progress": 3}, "progress is 3"),
         ({"visit": 3}, "visit is 3"),
         ({"logs": 5}, "logs is 5"),
         ({"seeds": [1, 1]}, r"seeds is \[1, 1\]"),
@@ -220,7 +220,7 @@ def test_an_algorithm_is_a_value_not_a_name():
         ({"expert": -150.0}, "expert is -150.0"),
         ({"workers": -3}, "workers is -3"),
         ({"episodes": 0}, "episodes is 0"),
-        ({"progress": True}, "progress is True"),
+        ({"progress": 3}, "progress is 3"),
     ],
 )
 def test_arguments_of_an_evaluation_are_checked(result, arguments, words):
