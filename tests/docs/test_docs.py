@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ NOT_RUN = ("reproduce", "--ray", "--resume")
 """Commands of the pages that take hours, a cluster, or a run that was interrupted."""
 FRAGMENTS = ("CONTRIBUTING.md",)
 """Pages whose Python blocks are parts of a file."""
+MIXED = "bring-your-own.md"
+"""The page whose Python and shell blocks run together, in its order."""
 
 
 def blocks(page, language):
@@ -62,7 +65,7 @@ def test_every_algorithm_has_a_page_and_a_place_in_the_readme(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if blocks(page, "python") and page.name not in FRAGMENTS],
+    [page for page in PAGES if blocks(page, "python") and page.name not in (*FRAGMENTS, MIXED)],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_python_examples_run_twice(page, monkeypatch, tmp_path):
@@ -97,3 +100,32 @@ def test_the_commands_run(page, monkeypatch, tmp_path):
         with pytest.raises(SystemExit) as exited:
             main()
         assert not exited.value.code, words
+
+
+@pytest.mark.slow
+def test_every_block_of_bring_your_own_runs_in_its_order(monkeypatch, tmp_path):
+    """With a model of Stable-Baselines3. A block that begins with the name of a file is that file, too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "my_robot", raising=False)
+    shutil.copy(ROOT / "tests/data_files/sb3/sac.zip", "sac.zip")
+    page = ROOT / "docs" / MIXED
+    names = {"__name__": "__main__"}
+    found = re.findall(r"```(python|sh)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert {language for language, _ in found} == {"python", "sh"}
+    for language, text in found:
+        if language == "python":
+            if file := re.match(r"# (\w+\.py)\n", text):
+                (tmp_path / file[1]).write_text(text, encoding="utf-8")
+            exec(compile(text, str(page), "exec"), names)
+            continue
+        for line in text.splitlines():
+            program, *words = shlex.split(line)
+            assert program == "understudy"
+            monkeypatch.setattr(sys, "argv", ["understudy", *words])
+            with pytest.raises(SystemExit) as exited:
+                main()
+            assert not exited.value.code, line
+    assert np.abs(names["action"]).max() <= 0.5 + 1e-6
+    assert {"README.md", "policy.py", "policy.npz"} <= {file.name for file in (tmp_path / "published").iterdir()}
+    assert names["score"].gap.high < 10, "the clone on Reach is far from its expert"

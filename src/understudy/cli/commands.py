@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import tyro
+
 from understudy.algorithms import available as available_algorithms
 from understudy.cli.train_command import Kinds
 from understudy.collect.worker import STEP_TIMEOUT

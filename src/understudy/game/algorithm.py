@@ -14,7 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
-from understudy.core.errors import check_names, check_switches, unknown
+from understudy.core.errors import SettingError, check_names, check_switches, unknown
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
 from understudy.game.schedule import Schedule
 from understudy.policies import Policy
@@ -91,6 +91,8 @@ class Algorithm(eqx.Module):
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 
     def __new__(cls, *_: Any, **settings: Any) -> Any:
+        if "preset" in settings:
+            raise SettingError(f"preset is no setting: use {cls.card.name}.preset({settings['preset']!r}, ...)")
         check_names(cls, settings)
         return super().__new__(cls)
 
