@@ -9,7 +9,7 @@ import pytest
 
 import understudy as us
 from understudy.core import display
-from understudy.core.arrays import softmax
+from understudy.deploy.forward import softmax
 from understudy.evaluation.returns import evaluate
 from understudy.experts.expert import as_expert
 from understudy.paper import lander, published
