@@ -50,7 +50,7 @@ class Policy:
         """The generator of samples."""
         self._policy = build(structure["policy"], arrays)
         self._shape, self._parts = tuple(self.spec["obs_shape"]), self.spec.get("obs_parts") or ()
-        self._discrete = self.spec["kind"] == "Discrete"
+        self._discrete = self.spec["kind"] != "Continuous"
         action = self.spec["action"]
         self._low: Any = None if self._discrete else np.array(action["low"], np.float32)
         self._high: Any = None if self._discrete else np.array(action["high"], np.float32)

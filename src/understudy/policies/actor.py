@@ -13,7 +13,7 @@ from understudy.core.errors import SpecError
 from understudy.core.paths import checked_path
 from understudy.core.storage import write_npz
 from understudy.core.text import quoted
-from understudy.core.types import Discrete, Spec
+from understudy.core.types import Continuous, Discrete, Spec
 from understudy.deploy.files import read_file
 from understudy.deploy.forward import clamp
 from understudy.deploy.policy import FORMAT, STRUCTURE, batch_of
@@ -43,7 +43,7 @@ class Actor:
         self._states = tables[0].shape[-2] if tables else None
         space = spec.action
         self._bounds = (
-            None if isinstance(space, Discrete) else tuple(np.array(x, np.float32) for x in (space.low, space.high))
+            tuple(np.array(x, np.float32) for x in (space.low, space.high)) if isinstance(space, Continuous) else None
         )
 
     def __call__(self, obs: Any) -> np.ndarray:

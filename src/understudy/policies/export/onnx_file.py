@@ -211,7 +211,9 @@ class Graph:
         largest = self.constant(np.finfo(np.float32).max)
         finite = self.add("Cast", self.add("LessOrEqual", self.add("Abs", "observation"), largest), to=FLOAT)
         discrete = not isinstance(self.what.actor.spec.action, Continuous)
-        all_finite = self.add("Cast", self.add("ReduceMin", finite, axes=[1], keepdims=int(not discrete)), to=BOOL)
+        all_finite = self.add(
+            "Cast", self.add("ReduceMin", finite, axes=[1], keepdims=len(self.what.actor.spec.action.shape)), to=BOOL
+        )
         return self.add("Where", all_finite, act, self.constant(-1, np.int64) if discrete else self.constant(np.nan))
 
 
