@@ -303,3 +303,21 @@ def test_the_numpy_file_is_one_module_without_imports_of_ours():
     assert "from understudy" not in text
     assert text.count("import numpy as np") == 1
     assert text.startswith('"""A trained policy')
+
+
+def test_independent_categoricals_are_exported(tmp_path):
+    from understudy.policies import Independent
+
+    spec = us.Spec((4,), us.MultiDiscrete((3, 5, 2)), 9)
+    actor = Actor(Independent.init(jax.random.key(0), 4, (3, 5, 2), (8,)), spec)
+    obs = observations(actor, 20)
+    actor.export(tmp_path / "p")
+    policy = us.deploy.load(tmp_path / "p")
+    np.testing.assert_array_equal(policy(obs), actor(obs), strict=True)
+    samples = [one.predict(obs, deterministic=False, random=np.random.default_rng(0))[0] for one in (policy, actor)]
+    np.testing.assert_array_equal(*samples, strict=True)
+    assert actor.export(tmp_path / "p.onnx", "onnx").difference == 0
+    assert actor.export(tmp_path / "j", "jax").difference == 0
+    obs[1, 2] = np.nan
+    actions = onnxruntime.InferenceSession(tmp_path / "p.onnx").run(["action"], {"observation": obs})[0]
+    assert (actions[1] == -1).all()

@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.core.errors import RunError, SpecError
 from understudy.core.reader import TEXT, Expected, FileReader
-from understudy.core.spec import Spec
+from understudy.core.spec import Continuous, Spec
 from understudy.core.text import quoted
 from understudy.deploy import policy
 from understudy.deploy.checks import check_policy
@@ -78,7 +78,7 @@ def check_max_change(limits: list[float] | None, spec: Spec) -> None:
     """Raise SpecError unless the limits fit the actions."""
     if limits is None:
         return
-    if spec.num_actions is not None:
+    if not isinstance(spec.action, Continuous):
         raise SpecError(f"max_change is {quoted(limits)}: it is for continuous actions, and these are discrete")
     if len(limits) != spec.action_size or not all(0 < limit < float("inf") for limit in limits):
         raise SpecError(f"max_change is {quoted(limits)}: a number above 0 is needed for each action dimension")

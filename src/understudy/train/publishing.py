@@ -20,6 +20,7 @@ from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import is_line, quoted
 from understudy.core.types import Continuous, MultiDiscrete
 from understudy.deploy.runs import POLICY
+from understudy.envs import NamedEnv
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.policies.actor import Actor
 from understudy.policies.export import Export, Written, limits, numpy_file
@@ -34,9 +35,12 @@ def score(actor: Actor, training: dict[str, Any], env: Any, episodes: int, seed:
     """Evaluate a policy for its model card: in `env`, or in the environment that its file names."""
     if env is None:
         env = actor.about.get("env") or (training.get("demonstrations") or {}).get("env")
-        if not isinstance(env, str):
+        if training.get("env") is not None:
+            env = NamedEnv.from_file(training["env"], "the policy's run")
+        elif not isinstance(env, str):
             raise NeedsError("the policy's environment has no registered name: pass --env")
-        check_import(env, "the policy's file")
+        else:
+            check_import(env, "the policy's file")
     stated = (training.get("demonstrations") or {}).get("expert_return")
     std = float("nan") if stated is None or stated["std"] is None else stated["std"]
     return evaluate(

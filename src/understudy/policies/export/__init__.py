@@ -14,6 +14,7 @@ import numpy as np
 from understudy.core.errors import SettingError, SpecError, check_choice
 from understudy.core.paths import checked_path
 from understudy.core.text import quoted
+from understudy.core.types import Continuous
 from understudy.deploy.files import check_max_change
 from understudy.policies.actor import Actor
 from understudy.policies.export import jax_file, numpy_file, onnx_file
@@ -60,7 +61,9 @@ def limits(max_change: float | Sequence[float] | None, actor: Actor) -> list[flo
         return None
     try:
         given = [float(limit) for limit in np.atleast_1d(np.asarray(max_change, float))]
-        each = given * actor.spec.action_size if len(given) == 1 and actor.spec.num_actions is None else given
+        each = (
+            given * actor.spec.action_size if len(given) == 1 and isinstance(actor.spec.action, Continuous) else given
+        )
         check_max_change(each, actor.spec)
     except (TypeError, ValueError) as error:
         if isinstance(error, SpecError):

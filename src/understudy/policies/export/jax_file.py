@@ -81,10 +81,10 @@ def serialized(what: Export) -> bytes:
             limit = jnp.asarray(what.max_change, jnp.float32)
             action = given["last_action"] + clamp(action - given["last_action"], -limit, limit, jnp)
         action = clamp(action, jnp.asarray(space.low, jnp.float32), jnp.asarray(space.high, jnp.float32), jnp)
-        return jnp.where(finite(observation)[:, None], action, jnp.nan)
+        return jnp.where(finite(observation), action, jnp.nan)
 
     def finite(observation: Any) -> Any:
-        return jnp.isfinite(observation).all(-1)
+        return jnp.isfinite(observation).all(-1).reshape(-1, *(1,) * len(space.shape))
 
     exported = jax.export.export(jax.jit(act), platforms=PLATFORMS)(*_arguments(what))
     return bytes(exported.serialize())

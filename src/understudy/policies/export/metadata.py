@@ -44,6 +44,7 @@ def training_of(config: dict[str, Any], policy: str) -> dict[str, Any]:
             "env": data["env"],
             "expert_return": data["expert_return"],
         },
+        "env": config.get("env"),
         "command": quoted(config["command"], LONGEST_COMMAND),
         "versions": config["versions"],
     }
