@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from gymnasium import spaces
 
+import understudy as us
 from support.arrow_data import as_column
 from understudy.core.errors import DemonstrationError
 from understudy.core.spaces import leaves
@@ -103,6 +104,31 @@ def test_all_numbers_that_minari_wrote_are_read(write, data_format, observed, ac
             np.testing.assert_array_equal(found.rewards, episode.rewards)
             np.testing.assert_array_equal(found.terminations, episode.terminations)
             np.testing.assert_array_equal(found.success, [False] * LENGTHS[i] + [i != 1])
+
+
+@pytest.mark.parametrize("data_format", ["arrow", "parquet"])
+@pytest.mark.parametrize("observed", [BOX, NESTED], ids=["box", "nested"])
+def test_a_whole_data_set_is_loaded(write, data_format, observed):
+    theirs, folder = write(data_format, observed, ACTIONS[2])
+    ours = us.load(folder.parent)
+    flat = [[spaces.flatten(observed, one) for one in rows_of(observed, e.observations)] for e in theirs]
+    np.testing.assert_array_equal(ours.observations, np.float32(np.concatenate([rows[:-1] for rows in flat])))
+    np.testing.assert_array_equal(ours.last_observations, np.float32([rows[-1] for rows in flat]))
+    np.testing.assert_array_equal(ours.actions, np.concatenate([e.actions @ [3, 1] for e in theirs]))
+    np.testing.assert_array_equal(ours.rewards, np.float32(np.concatenate([e.rewards for e in theirs])))
+    np.testing.assert_array_equal(ours.terminals, np.concatenate([e.terminations for e in theirs]))
+    assert ours.details.successes.tolist() == [True, False, True]
+    assert ours.action_space == us.Discrete(6)
+
+
+def rows_of(space, values):
+    """The observations of an episode, one after the other."""
+    if isinstance(space, spaces.Dict):
+        columns = {name: rows_of(one, values[name]) for name, one in space.spaces.items()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if isinstance(space, spaces.Tuple):
+        return list(zip(*(rows_of(one, values[i]) for i, one in enumerate(space.spaces)), strict=True))
+    return list(values)
 
 
 @pytest.mark.parametrize("data_format", ["arrow", "parquet"])

@@ -64,6 +64,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
         ends=selection.ends or "time_limit",
         details=Details(origin=quoted(path.stem)),
         source=quoted(path, 1000),
+        copy=False,
     )
 
 

@@ -144,6 +144,7 @@ def _demonstrations(
         rewards=arrays.get("rews"),
         ends=selection.ends or "time_limit",
         source=source,
+        copy=False,
     )
 
 

@@ -60,6 +60,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
         obs_parts=tuple((one.name, one.size) for one in observed),
         details=_details(info, rows, frames, lengths),
         source=info.folder.name,
+        copy=False,
     )
 
 

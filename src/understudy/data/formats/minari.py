@@ -27,12 +27,13 @@ from understudy.core.types import Discrete, MultiDiscrete
 from understudy.data.demonstrations import Demonstrations
 from understudy.data.details import Details
 from understudy.data.formats.base import Format, Selection
+from understudy.data.formats.minari_arrow import open_arrow_episodes
 from understudy.data.formats.minari_hdf5 import MAIN, open_episodes
 from understudy.data.formats.minari_metadata import METADATA, Metadata, Opener, Source, data_folder, read_metadata
 from understudy.data.formats.minari_places import LONGEST_PATH, id_of, locate, missing
 from understudy.data.formats.minari_spaces import space_text
 
-SOURCES: dict[str, Opener] = {"hdf5": open_episodes}
+SOURCES: dict[str, Opener] = {"hdf5": open_episodes, "arrow": open_arrow_episodes, "parquet": open_arrow_episodes}
 """How the episodes are read, by metadata.json's `data_format`."""
 MINARI_VERSION = "0.5.0"
 """The first version of Minari with this layout."""
@@ -62,6 +63,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
         ends=selection.ends or "time_limit",
         obs_parts=metadata.parts,
         source=metadata.reader.name,
+        copy=False,
     )
 
 

@@ -8,11 +8,8 @@ infos    success or is_success, T + 1 flags, optional; other infos are not read
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from gymnasium import spaces
 
 from understudy.core.arrow import arrow_blocks
 from understudy.core.columns import Column, Want
@@ -20,6 +17,7 @@ from understudy.core.errors import DemonstrationError
 from understudy.core.folder import Folder, Refused
 from understudy.core.parquet import parquet_blocks
 from understudy.core.spaces import width
+from understudy.data.formats.minari_metadata import Episode, Metadata
 
 BLOCKS = {"arrow": arrow_blocks, "parquet": parquet_blocks}
 """How a file is read, by metadata.json's `data_format`."""
@@ -29,38 +27,14 @@ ITEM = 8
 """Bytes of a number, at most."""
 
 
-class Described(Protocol):
-    """What is needed of a data set's metadata."""
-
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def data_format(self) -> str: ...
-    @property
-    def leaves(self) -> tuple[tuple[tuple[str, ...], spaces.Space[Any]], ...]: ...
-    @property
-    def action_space(self) -> spaces.Space[Any]: ...
-
-
-class Episode(NamedTuple):
-    """One episode of T steps, as it is stored."""
-
-    observations: list[np.ndarray]
-    """T + 1 rows of each leaf of the observation space."""
-    actions: np.ndarray
-    rewards: np.ndarray
-    terminations: np.ndarray
-    success: np.ndarray | None
-
-
 class _Episodes:
     """The first episodes. Their lengths are read at once, and the rest one episode at a time."""
 
-    def __init__(self, described: Described, count: int):
-        self._described = described
-        self._folder = Folder(described.folder, "a Minari data set", "see docs/demonstrations.md", DemonstrationError)
+    def __init__(self, metadata: Metadata, count: int):
+        self._metadata = metadata
+        self._folder = Folder(metadata.folder, "a Minari data set", "see docs/demonstrations.md", DemonstrationError)
         self.lengths: list[int] = []
-        numbers = sum(width(space) for _, space in described.leaves) + math.prod(described.action_space.shape or ())
+        numbers = sum(width(space) for _, space in metadata.leaves) + math.prod(metadata.action_space.shape or ())
         for index in range(count):
             name = self._name(index)
             self._folder.weigh(name)
@@ -74,15 +48,15 @@ class _Episodes:
     def episode(self, index: int) -> Episode:
         """One episode."""
         steps = self.lengths[index]
-        observed = [Want((OBSERVATIONS, *path)) for path, _ in self._described.leaves]
+        observed = [Want((OBSERVATIONS, *path)) for path, _ in self._metadata.leaves]
         others = [Want((name,)) for name in (ACTIONS, REWARDS, TERMINATIONS)]
         with self._folder.reading(self._name(index)):
             found = self._columns(index, [*observed, *others])
             observations = [
                 found[want.name].table().reshape(steps + 1, *(space.shape or ()))
-                for want, (_, space) in zip(observed, self._described.leaves, strict=True)
+                for want, (_, space) in zip(observed, self._metadata.leaves, strict=True)
             ]
-            actions = found[ACTIONS].table().reshape(steps + 1, *(self._described.action_space.shape or ()))[:-1]
+            actions = found[ACTIONS].table().reshape(steps + 1, *(self._metadata.action_space.shape or ()))[:-1]
             rewards, terminations = (found[name].flat()[:-1] for name in (REWARDS, TERMINATIONS))
             if len(rewards) != steps or not np.isin(terminations, (0, 1)).all():
                 raise Refused("terminations are not True or False, or the file changed")
@@ -101,20 +75,20 @@ class _Episodes:
         return None
 
     def _name(self, index: int) -> str:
-        return f"{index}/part-0.{self._described.data_format}"
+        return f"{index}/part-0.{self._metadata.data_format}"
 
     def _columns(self, index: int, wants: list[Want]) -> dict[str, Column]:
         """The columns of an episode's file, its blocks joined."""
-        blocks = list(BLOCKS[self._described.data_format](self._folder, self._name(index), wants))
+        blocks = list(BLOCKS[self._metadata.data_format](self._folder, self._name(index), wants))
         if not blocks:
             raise Refused("it has no rows")
         return {name: _joined([block[name] for block in blocks]) for name in blocks[0]}
 
 
 @contextmanager
-def open_arrow_episodes(described: Described, count: int) -> Iterator[_Episodes]:
+def open_arrow_episodes(metadata: Metadata, count: int) -> Iterator[_Episodes]:
     """The first `count` episodes of a data set whose `data_format` is "arrow" or "parquet"."""
-    yield _Episodes(described, count)
+    yield _Episodes(metadata, count)
 
 
 def _joined(columns: list[Column]) -> Column:

@@ -66,6 +66,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
             origin=quoted(origin, LONGEST_TEXT),
         ),
         source=quoted(path, 1000),
+        copy=False,
     )
 
 

@@ -73,8 +73,7 @@ def serialized(what: Export) -> bytes:
                 action = policy.mode(Carry(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)), observation)
         if not isinstance(space, Continuous):
             if what.states is None:
-                mask = finite(observation)
-                action = jnp.where(mask[:, None] if space.shape else mask, action, -1)
+                action = jnp.where(finite(observation), action, -1)
             return action.astype(jnp.int32)
         action = action.astype(jnp.float32)
         if "last_action" in given:
