@@ -11,7 +11,7 @@ from support.format_fuzzing import FORMAT_TARGETS, assert_same_facts, demonstrat
 from understudy.core.errors import DemonstrationError, RunError, SettingError, UnknownNameError
 from understudy.data import files
 
-LOST = ("horizon", "env", "action_space", "bounds_from_data")
+LOST = ("horizon", "horizon_from_data", "env", "action_space", "bounds_from_data")
 LOST_DETAILS = ("action_units", "origin")
 
 

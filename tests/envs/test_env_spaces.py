@@ -215,14 +215,21 @@ def test_a_horizon_that_demonstrations_state_is_taken_and_said(goal_demos):
             call(Reach)
 
 
-def test_demonstrations_whose_parts_are_in_another_order_are_refused(goal_demos):
-    swapped = us.Demonstrations.from_arrays(
-        goal_demos.observations,
-        goal_demos.actions,
-        horizon=40,
-        obs_parts=(("desired_goal", 2), ("achieved_goal", 2), ("observation", 2)),
-    )
+def test_demonstrations_whose_parts_are_in_another_order_take_that_of_the_environment(goal_demos):
+    parts = (("desired_goal", 2), ("achieved_goal", 2), ("observation", 2))
+    given = {"horizon": 40, "last_observations": goal_demos.observations[-1:]}
+    swapped = us.Demonstrations.from_arrays(goal_demos.observations, goal_demos.actions, obs_parts=parts, **given)
+    spec = us.make(Reach, 8).with_action_bounds(us.Continuous((-9.0, -9.0), (9.0, 9.0))).spec
+    fitted = swapped.for_task(spec, "Reach")
+    assert fitted.obs_parts == spec.obs_parts == (("achieved_goal", 2), ("desired_goal", 2), ("observation", 2))
+    np.testing.assert_array_equal(fitted.observations, goal_demos.observations[:, [2, 3, 0, 1, 4, 5]])
+    np.testing.assert_array_equal(fitted.last_observations, fitted.observations[-1:])
+
+
+def test_demonstrations_with_other_parts_are_refused(goal_demos):
+    parts = (("achieved_goal", 4), ("observation", 2))
+    other = us.Demonstrations.from_arrays(goal_demos.observations, goal_demos.actions, horizon=40, obs_parts=parts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnderstudyWarning)
-        with pytest.raises(DemonstrationError, match="have the parts desired_goal, achieved_goal, observation"):
-            us.imitate(us.bc(**SMALL), swapped, us.make(Reach, 8))
+        with pytest.raises(DemonstrationError, match="the demonstrations do not fit Reach: the parts"):
+            us.imitate(us.bc(**SMALL), other, us.make(Reach, 8))

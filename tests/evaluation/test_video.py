@@ -82,14 +82,14 @@ def test_an_mp4_without_ffmpeg_names_the_extra(pendulum, tmp_path, monkeypatch):
 
 
 def test_a_gymnasium_environment_is_drawn_in_another_process():
-    env = us.make(drawn.Drawn)
+    env = us.make(drawn.Drawn, 10)
     frames, per_second = film(actor(env), env)
     assert per_second == 25
     assert [int(frame[0, 0, 0]) for frame in frames] == [0, 40, 80, 120, 160, 200]
 
 
 def test_an_environment_that_cannot_be_sent_is_drawn_in_this_process():
-    env = us.make(lambda: drawn.Drawn())
+    env = us.make(lambda: drawn.Drawn(), 10)
     assert len(list(film(actor(env), env).frames)) == 6
 
 
@@ -102,7 +102,7 @@ def test_an_environment_that_cannot_be_sent_is_drawn_in_this_process():
     ],
 )
 def test_an_environment_that_cannot_be_drawn_is_an_error_of_one_line(tmp_path, kind, message):
-    env = us.make(kind)
+    env = us.make(kind, 10)
     with pytest.raises(RenderError, match=message) as raised:
         us.record_video(actor(env), env, tmp_path / "a.gif", step_timeout=0.5)
     assert "\n" not in str(raised.value)
@@ -114,7 +114,7 @@ def test_an_environment_that_cannot_be_drawn_is_an_error_of_one_line(tmp_path, k
     [(drawn.Text, "the text 'a picture' as a picture"), (drawn.Shrinking, r"sizes \(31, 44\) and \(30, 44\)")],
 )
 def test_what_is_no_picture_is_named(tmp_path, kind, message):
-    env = us.make(lambda: kind())  # drawn in this process
+    env = us.make(lambda: kind(), 10)  # drawn in this process
     with pytest.raises(UnderstudyError, match=message):
         us.record_video(actor(env), env, tmp_path / "a.gif")
     assert not list(tmp_path.iterdir())
@@ -129,7 +129,7 @@ def test_other_environments_in_jax_have_no_picture(tmp_path):
 def test_both_kinds_of_opengl_are_tried_for_mujoco(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", object())
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    env = us.make(drawn.Drawn)
+    env = us.make(drawn.Drawn, 10)
 
     def failing(env, step_timeout, backend):
         return SimpleNamespace(start=lambda *_: fail(backend), close=lambda: None)

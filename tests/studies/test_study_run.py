@@ -565,7 +565,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_training_resumes_from_it(tmp_path):
     before = len(reported)
     assert 3 <= before < 30
     assert run(study, tmp_path / "out", progress=interrupting).stored == 4
-    assert reported[before:] == [("one on Pendulum", done) for done in range(before + 1, 31)]
+    assert reported[before:] == [("one on Pendulum (0 of 4 cells)", done) for done in range(before + 1, 31)]
     run(study, tmp_path / "never", progress=interrupting)
     resumed, uninterrupted = (Store(tmp_path / name).read_all() for name in ("out", "never"))
     assert [cell["evaluations"] for cell in resumed] == [cell["evaluations"] for cell in uninterrupted]

@@ -1,6 +1,5 @@
 """Select the collector for an algorithm in an environment."""
 
-from dataclasses import replace
 from typing import Any
 
 from understudy.collect.base import NO_LIMIT, Collector, offline
@@ -33,8 +32,6 @@ def collector_for(
         return WorkerCollector(env, seeds, algorithm.schedule, algorithm.rounds, count, step_timeout)
     queried = as_expert(expert, env) if "expert" in algorithm.card.needs else None
     values = None
-    if queried is not None and isinstance(env, GymnasiumEnvironment) and not env.has_own_bounds:
-        queried = replace(queried, clip=True)
     if queried is not None and algorithm.card.values:
         queried = queried.with_values(env, algorithm.card.title)
         values = queried.values

@@ -124,7 +124,8 @@ def imitate(
     queried = None
     if env is not None and "expert" in algorithm.card.needs:
         queried = as_expert(expert, env, normalization=None if records else expert_normalization)
-        queried = replace(queried, timeout=expert_timeout) if expert_timeout else queried
+        clip = isinstance(env, GymnasiumEnvironment) and not env.has_own_bounds
+        queried = replace(queried, timeout=expert_timeout or queried.timeout, clip=queried.clip or clip)
         if not records:
             queried.check(demonstrations.observations, env.spec)
     if critic_obs is not None and not algorithm.has_critic:
