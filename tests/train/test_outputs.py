@@ -85,7 +85,7 @@ def test_temporary_files_of_killed_processes_are_removed_at_the_next_start(under
 
 
 def test_a_recording_does_not_replace_one_that_another_process_wrote_meanwhile(understudy, tmp_path, monkeypatch):
-    from understudy.cli import commands
+    from understudy.cli import demos_commands
 
     demonstrations = us.record("Pendulum", episodes=2)
 
@@ -93,7 +93,7 @@ def test_a_recording_does_not_replace_one_that_another_process_wrote_meanwhile(u
         (tmp_path / "d.npz").write_text("of the other process")
         return demonstrations
 
-    monkeypatch.setattr(commands, "record", record)
+    monkeypatch.setattr(demos_commands, "record", record)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     status, _, err = understudy("demos", "record", "Pendulum", "--out", "d.npz")
     assert status == 2
