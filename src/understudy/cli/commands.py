@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from understudy.algorithms import available as available_algorithms
-from understudy.cli.train_command import Kinds
+from understudy.cli.train_options import Kinds
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import check_whole, install_command

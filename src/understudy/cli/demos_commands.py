@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from understudy.cli.demos_report import show_demonstrations
-from understudy.cli.train_command import ExpertOptions, expert_from
+from understudy.cli.train_options import ExpertOptions, expert_from
 from understudy.collect.recording import record
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display

@@ -16,7 +16,13 @@ from tyro.extras import SubcommandApp
 
 from understudy.algorithms import available, find
 from understudy.cli import sweeps
-from understudy.collect.worker import STEP_TIMEOUT
+from understudy.cli.train_options import (
+    ExpertOptions,
+    QueryOptions,
+    RunOptions,
+    WorkerOptions,
+    expert_and_demonstrations,
+)
 from understudy.core import display
 from understudy.core.errors import (
     DemonstrationError,
@@ -24,107 +30,26 @@ from understudy.core.errors import (
     SettingError,
     SpecError,
     UnknownNameError,
-    check_whole,
 )
 from understudy.core.imports import find_own_code
-from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
 from understudy.core.paths import check_new_directory
 from understudy.core.rescue import save_or_rescue
 from understudy.core.text import quoted
-from understudy.data import Demonstrations, bundled, load
-from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make, make_unfinished
-from understudy.envs.naming import parse_args
-from understudy.experts.expert import Expert, as_expert
+from understudy.data import bundled
+from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
 from understudy.game import DEFAULT, QUICK, Algorithm
-from understudy.policies.networks import Activation
 from understudy.train import resuming
 from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
-from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
-from understudy.train.imitate import HOLDOUT, imitate
-from understudy.train.logs import LOGS, Kind, Logs, check_logs
+from understudy.train.imitate import imitate
+from understudy.train.logs import LOGS, Logs, check_logs
 from understudy.train.results import Result, check_replaceable
 
-Kinds = tyro.conf.UseAppendAction[tuple[Kind, ...]]
 ABOUT = (
     "Train policies from demonstrations. `understudy train ALGORITHM --help` shows the algorithm's options. "
     "`understudy train module:Class` trains an algorithm of your own. "
     f"`understudy train {resuming.OPTION} DIR` resumes a run that was interrupted or killed, with its own settings; "
     f"add {resuming.IMPORT} MODULE if it uses code of yours, module:name."
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class RunOptions:
-    """Data, seeds and output."""
-
-    demos: Annotated[Name, default("those bundled for --env, or recorded from --expert")] = None
-    """Demonstrations: the name of a bundled task, a file or directory in any known format, or format:PATH."""
-    keys: Annotated[tuple[str, ...], default("all")] = ()
-    """Observation keys of the demonstrations to use, in this order."""
-    filter: Annotated[Name, default("none")] = None
-    """Named subset of the demonstrations, such as robomimic's train."""
-    env: Annotated[Name, default("none")] = None
-    """Environment: a name, module:Id or module:function. All algorithms take action bounds and horizon from it."""
-    env_arg: EnvArgs = ()
-    """Keyword argument of the environment; the value is JSON or text. Repeat the option for several."""
-    wrap: Wraps = ()
-    """Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several."""
-    horizon: Annotated[int | None, default("the environment's time limit")] = None
-    """Steps after which an episode of a Gymnasium environment is truncated."""
-    episodes: Annotated[tuple[int, ...], default("all")] = ()
-    """Number of demonstrated episodes to use. Several numbers train every seed on each."""
-    seeds: int = 1
-    """Number of seeds, 0 to N-1, trained in one program."""
-    policy_obs: Annotated[tuple[str, ...], default("all")] = ()
-    """Indices of the observation entries that the policy sees, or names of its parts."""
-    critic_obs: Annotated[tuple[str, ...], default("all")] = ()
-    """Indices of the observation entries that critics and moment functions see, or names of its parts."""
-    holdout: float = HOLDOUT
-    """Fraction of demonstrated steps held out to select among the policies."""
-    log: Kinds = ()
-    """Also log to tensorboard or wandb; repeat the option for both. OUT.logs/metrics.csv is always written."""
-    out: Annotated[Path_, default("runs/ALGORITHM")] = None
-    """Directory of the run. Several values of a setting (--lr 1e-4 3e-4) are a sweep: one run for each, in
-    OUT/lr=0.0001 and so on."""
-    replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Start again, and replace the run in OUT once the new one is trained. Only a run of understudy is replaced."""
-
-    @property
-    def named_env(self) -> NamedEnv | None:
-        """The environment with its arguments, for `make`; None: none is given."""
-        return named_env(self.env, self.env_arg, self.wrap, self.horizon)
-
-
-@dataclasses.dataclass(frozen=True)
-class ExpertOptions:
-    """The expert that demonstrates 25 episodes, or as many as --episodes, if --demos is left out."""
-
-    expert: Annotated[Name, default("none")] = None
-    """scripted, bundled, a run, a policy file, SB3 zip, npz file of weights or ONNX file, or module:function."""
-    expert_activation: Annotated[Activation | None, default("named in the file")] = None
-    """Activation between the layers of an npz file of weights or an SB3 zip that does not name it."""
-    expert_normalization: Annotated[Path_, default("none")] = None
-    """Statistics of VecNormalize for an SB3 zip: an npz file with obs_mean, obs_var, clip_obs and epsilon."""
-    expert_timeout: float = 0.0
-    """Seconds that module:function may take to answer a batch of states; 0: no limit."""
-
-
-@dataclasses.dataclass(frozen=True)
-class QueryOptions(ExpertOptions):
-    """The expert that the algorithm queries. It also demonstrates, if --demos is left out."""
-
-    budget: Annotated[int | None, default("no limit")] = None
-    """Maximum number of expert queries per run."""
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkerOptions:
-    """Where a Gymnasium environment is stepped."""
-
-    workers: Annotated[int | None, default("one per run, at most one per core")] = None
-    """Worker processes that step a Gymnasium environment; 0: this process, without a timeout."""
-    step_timeout: float = STEP_TIMEOUT
-    """Seconds that a step or reset of a Gymnasium environment may take in a worker; 0: no limit."""
 
 
 COLLECTED = {"return": "last round's return", "queries": "queries"}
@@ -287,7 +212,7 @@ def _trained(
         note = f"; {options.env} starts new episodes" if in_gymnasium else ""
         print(f"Resuming from {checkpoint}{note}", file=sys.stderr)
     source = str(options.demos or options.env)
-    expert, demonstrations = _expert_and_demonstrations(algorithm, options, expert_options, worker_options)
+    expert, demonstrations = expert_and_demonstrations(algorithm, options, expert_options, worker_options)
     # Bundled demonstrations were checked against their task, so its simulator need not be installed to learn from them.
     named, own = options.named_env, source != options.env or source not in bundled()
     changed = named is not None and named != NamedEnv(named.name)
@@ -361,56 +286,3 @@ def _resume_command(out: str, *names: str | None) -> str:
     code = [name for name in names if name is not None and ":" in name and not Path(name).exists()]
     modules = [f"{resuming.IMPORT} {shlex.quote(module)}" for module in dict.fromkeys(x.split(":")[0] for x in code)]
     return " ".join([f"understudy train {resuming.OPTION} {shlex.quote(out)}", *modules])
-
-
-def named_env(name: str | None, env_arg: Sequence[str], wrap: Sequence[str], horizon: int | None) -> NamedEnv | None:
-    """The environment that the options name. Raises if there are arguments of an environment that is not named."""
-    if name is None:
-        if env_arg or wrap or horizon is not None:
-            flag = "--env-arg" if env_arg else "--wrap" if wrap else "--horizon"
-            raise NeedsError(f"{flag} is for an environment: pass --env too")
-        return None
-    return NamedEnv(name, parse_args(env_arg), tuple(wrap), horizon)
-
-
-def _expert_and_demonstrations(
-    algorithm: Algorithm, options: RunOptions, expert_options: ExpertOptions, worker_options: WorkerOptions
-) -> tuple[Expert | None, Demonstrations]:
-    """The expert, if the algorithm queries it or it demonstrates, and the demonstrations."""
-    name, env, queries = expert_options.expert, options.named_env, "expert" in algorithm.card.needs
-    if name is not None and options.demos is not None and not queries:
-        raise SettingError(
-            f"{algorithm.card.name} queries no expert, and --demos names the demonstrations: leave out --expert, or "
-            "leave out --demos to record them from the expert"
-        )
-    records = options.demos is None and names_another_expert(options.env, name)
-    expert = expert_from(expert_options, env) if queries or records else None
-    if records and expert is not None and env is not None:
-        with display.working(f"recording demonstrations in {env.name}"):
-            most = max(options.episodes, default=None)
-            return expert, record_demonstrations(
-                make(env), expert, most, worker_options.workers, worker_options.step_timeout
-            )
-    if options.demos is None:
-        return expert, demonstrations_of(str(options.env))
-    with display.working(f"loading {options.demos}"):
-        return expert, load(options.demos, keys=options.keys, filter=options.filter)
-
-
-def expert_from(options: ExpertOptions, env: NamedEnv | None) -> Expert | None:
-    """The expert of the options, or None if none is named."""
-    for option in ("expert_activation", "expert_normalization", "budget"):
-        if getattr(options, option, None) is not None and (options.expert is None or env is None):
-            flag = option.replace("_", "-")
-            raise NeedsError(f"--{flag} is for an expert: pass --expert and --env too")
-    if options.expert is None:
-        return None
-    if env is None:
-        raise NeedsError("an expert acts in an environment: pass --env too")
-    expert = as_expert(options.expert, make_unfinished(env), options.expert_activation, options.expert_normalization)
-    expert = dataclasses.replace(expert, timeout=options.expert_timeout)
-    budget = getattr(options, "budget", None)
-    if budget is None:
-        return expert
-    check_whole(1, budget=budget)
-    return expert.budget(budget)
