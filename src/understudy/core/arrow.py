@@ -29,7 +29,7 @@ def arrow_blocks(folder: Folder, name: str, wants: Sequence[Want]) -> Iterator[d
     file = folder.file(name)
     pa = load_pyarrow()
     folder.weigh(name)
-    with file._opened() as raw, folder.reading(name):
+    with file.opened() as raw, folder.reading(name):
         size = os.fstat(raw.fileno()).st_size
         start, largest = _check_messages(file, raw, size)
         folder.check_fits(name, largest)

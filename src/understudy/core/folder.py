@@ -86,7 +86,7 @@ class Folder:
 
     def weigh(self, name: str) -> None:
         """Count the size of a file for the limit, before it is read."""
-        with self.file(name)._opened() as raw:
+        with self.file(name).opened() as raw:
             self._sizes[name] = os.fstat(raw.fileno()).st_size
 
     def reserve(self, name: str, declared: int) -> None:

@@ -116,7 +116,7 @@ class Hdf5File:
         """The text of an attribute, or None. `Hdf5Reader.hdf5` has to know its name."""
         assert name in self._attributes, name
         h5a = self._h5py.h5a
-        owner = self._opened(path)
+        owner = self.opened(path)
         if not h5a.exists(owner, name.encode()):
             return None
         found = h5a.open(owner, name.encode())
@@ -158,7 +158,7 @@ class Hdf5File:
         return data.decode("utf-8")
 
     def _dataset(self, path: str) -> Any:
-        found = self._opened(path)
+        found = self.opened(path)
         if not isinstance(found, self._h5py.h5d.DatasetID):
             raise self.damaged(f"'{path}' is not a dataset")
         if found.shape is None:
@@ -166,12 +166,12 @@ class Hdf5File:
         return found
 
     def _group(self, path: str) -> Any:
-        found = self._opened(path)
+        found = self.opened(path)
         if not isinstance(found, self._h5py.h5g.GroupID):
             raise self.damaged(f"'{path}' is not a group")
         return found
 
-    def _opened(self, path: str) -> Any:
+    def opened(self, path: str) -> Any:
         found = self._found(path)
         if found is None:
             raise self.damaged(f"it has no '{path}'")
@@ -247,7 +247,7 @@ class Hdf5Reader(FileReader):
         `attributes` are the names of those that will be read.
         """
         h5py = load_h5py()
-        with self._opened() as raw, self.guarded():
+        with self.opened() as raw, self.guarded():
             start = raw.read(len(SIGNATURE))
             if start != SIGNATURE:
                 raise self.damaged("not an HDF5 file" if start else "an empty file")
@@ -259,5 +259,5 @@ class Hdf5Reader(FileReader):
 
     def signed(self) -> bool:
         """Whether it begins as an HDF5 file does."""
-        with self._opened() as raw:
+        with self.opened() as raw:
             return raw.read(len(SIGNATURE)) == SIGNATURE

@@ -26,7 +26,7 @@ def parquet_blocks(folder: Folder, name: str, wants: Sequence[Want]) -> Iterator
     file = folder.file(name)
     pa = load_pyarrow()
     folder.weigh(name)
-    with file._opened() as raw, folder.reading(name):
+    with file.opened() as raw, folder.reading(name):
         size = os.fstat(raw.fileno()).st_size
         groups = read_index(raw, size)
         leaves = {want: _leaf(groups[0], want) for want in wants} if groups else {}

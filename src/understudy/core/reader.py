@@ -74,13 +74,13 @@ class FileReader:
 
     def start(self, count: int) -> bytes:
         """The first bytes of a regular file, which tell its kind."""
-        with self._opened() as file, self.guarded():
+        with self.opened() as file, self.guarded():
             data: bytes = file.read(count)
             return data
 
     def bytes(self, limit: int = LONGEST_TEXT) -> bytes:
         """The contents of a regular file of at most `limit` bytes."""
-        with self._opened() as file:
+        with self.opened() as file:
             size = os.fstat(file.fileno()).st_size
             if size > limit:
                 raise self.damaged(f"it has {readable(size)}, and at most {readable(limit)} are read")
@@ -89,7 +89,7 @@ class FileReader:
 
     def digest(self) -> str:
         """The sha256 of a regular file."""
-        with self._opened() as file, self.guarded():
+        with self.opened() as file, self.guarded():
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def text(self, limit: int = LONGEST_TEXT) -> str:
@@ -132,7 +132,7 @@ class FileReader:
 
     def npz_names(self) -> list[str]:
         """The names of the arrays in an npz file, without reading them."""
-        with self._opened() as file, self._archive(file) as (_, members):
+        with self.opened() as file, self._archive(file) as (_, members):
             return list(members)
 
     def members(
@@ -142,7 +142,7 @@ class FileReader:
 
         Together they may have `most` bytes or 4 times the size of the archive, whichever is more.
         """
-        with self._opened() if inside is None else io.BytesIO(inside) as file, self._archive(file) as (archive, found):
+        with self.opened() if inside is None else io.BytesIO(inside) as file, self._archive(file) as (archive, found):
             chosen = {name: member for name, member in found.items() if wanted(name)}
             total, size = sum(member.file_size for member in chosen.values()), file.seek(0, os.SEEK_END)
             limit = min(max(most, FACTOR * size), read_limit(size))
@@ -164,7 +164,7 @@ class FileReader:
 
         `check` gets what the expected members declare, before any is decompressed, and may raise.
         """
-        with self._opened() as file, self._archive(file) as (archive, members):
+        with self.opened() as file, self._archive(file) as (archive, members):
             wanted = {name: want for name in members if (want := expected(name)) is not None}
             missing = [name for name in required if name not in wanted]
             if missing:
@@ -187,7 +187,7 @@ class FileReader:
 
     def npy_header(self, want: Expected) -> Header:
         """What an npy file declares, checked."""
-        with self._opened() as file, self.guarded():
+        with self.opened() as file, self.guarded():
             size = os.fstat(file.fileno()).st_size
             header = read_header(file, self.path.name, self.damaged)
             check_header(header, self.path.name, size, want, self.damaged)
@@ -197,13 +197,13 @@ class FileReader:
     def npy(self, want: Expected) -> np.ndarray:
         """The array in an npy file."""
         header = self.npy_header(want)
-        with self._opened() as file, self.guarded():
+        with self.opened() as file, self.guarded():
             return read_array(file, self.path.name, header, want, self.damaged)
 
     @contextmanager
     def text_stream(self) -> Iterator[IO[str]]:
         """The lines of a UTF-8 file of any size up to the limit of an npz file, to be read one after the other."""
-        with self._opened() as file:
+        with self.opened() as file:
             size = os.fstat(file.fileno()).st_size
             self.check_total(size, read_limit(size))
             with self.guarded(), io.TextIOWrapper(file, "utf-8-sig", newline="") as stream:
@@ -218,7 +218,7 @@ class FileReader:
             )
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def opened(self) -> Iterator[Any]:
         """The open file. Raises for a directory, a device or a pipe, which could block for ever."""
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

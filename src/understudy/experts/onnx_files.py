@@ -47,7 +47,7 @@ class OnnxPolicy:
         self.__name__ = quoted(path.name, 300)
         self._reader = FileReader(path, "an ONNX policy", "export it again")
         self._spec = spec
-        self._session = self._opened(self._checked(self._reader.bytes(LARGEST)))
+        self._session = self.opened(self._checked(self._reader.bytes(LARGEST)))
         inputs = self._session.get_inputs()
         size = spec.obs_size
         known = inputs[0].shape if len(inputs) == 1 else []
@@ -94,7 +94,7 @@ class OnnxPolicy:
         rows = [self._session.run(None, {self._input: row[None]}) for row in obs]
         return [np.concatenate([np.atleast_1d(one) for one in column]) for column in zip(*rows, strict=True)]
 
-    def _opened(self, model: bytes) -> Any:
+    def opened(self, model: bytes) -> Any:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
