@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from support.arrow_fuzzing import TARGETS as ARROW_TARGETS
 from support.format_fuzzing import FORMAT_TARGETS
 from support.fuzzing import TARGETS as OWN_TARGETS
 from support.fuzzing import attack
@@ -31,7 +32,7 @@ from support.study_fuzzing import attack_study, make_studies
 from understudy.core import display
 from understudy.train.results import provenance, write_csv
 
-TARGETS = OWN_TARGETS | FORMAT_TARGETS
+TARGETS = OWN_TARGETS | FORMAT_TARGETS | ARROW_TARGETS
 COUNTS = {
     "demonstrations": 24_000,
     "csv": 6000,
@@ -42,7 +43,7 @@ COUNTS = {
     "runs": 1500,
     "checkpoints": 600,
     "studies": 600,
-    **dict.fromkeys(KINDS, 5000),
+    **dict.fromkeys((*KINDS, *ARROW_TARGETS), 5000),
 }
 """Kinds, and how many of them are damaged in the whole campaign."""
 
