@@ -275,7 +275,7 @@ def test_importing_the_library_imports_no_simulator_plotting_or_torch():
 @pytest.mark.slow
 def test_compiled_programs_are_cached_between_processes(tmp_path):
     """In a per-user directory by default; JAX_COMPILATION_CACHE_DIR and UNDERSTUDY_CACHE=off override it."""
-    ask = [sys.executable, "-c", "import understudy, jax; print(jax.config.jax_compilation_cache_dir)"]
+    ask = [sys.executable, "-c", "import jax, understudy; understudy.bc; print(jax.config.jax_compilation_cache_dir)"]
     base = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
 
     def answer(**env):

@@ -7,7 +7,7 @@ import copy
 import importlib.util
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -102,7 +102,7 @@ class GymnasiumEnvironment:
             )
         return self.horizon
 
-    def with_horizon(self, horizon: int) -> Self:
+    def with_horizon(self, horizon: int) -> "GymnasiumEnvironment":
         """The same environment, whose episodes are truncated after `horizon` steps."""
         check_horizon(horizon)
         changed = copy.copy(self)
@@ -110,14 +110,14 @@ class GymnasiumEnvironment:
         changed.horizon = changed._stated = int(horizon)
         return changed
 
-    def with_action_bounds(self, bounds: ActionSpace) -> Self:
+    def with_action_bounds(self, bounds: ActionSpace) -> "GymnasiumEnvironment":
         """The same environment, whose actions lie within `bounds` and within those bounds that it has itself."""
         changed = copy.copy(self)
         changed._spec = None
         changed._action = self._spaces.within(self.name, bounds)
         return changed
 
-    def without_bounds(self) -> Self:
+    def without_bounds(self) -> "GymnasiumEnvironment":
         """The same environment for actions that nothing clips, such as an expert's; unchanged if it has bounds."""
         if self.bounded:
             return self
