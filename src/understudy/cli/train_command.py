@@ -21,7 +21,9 @@ from understudy.cli.train_options import (
     QueryOptions,
     RunOptions,
     WorkerOptions,
+    evaluate_command,
     expert_and_demonstrations,
+    import_options,
 )
 from understudy.core import display
 from understudy.core.errors import (
@@ -187,7 +189,7 @@ def _train(
     if result.interrupted:
         display.say(f"\nInterrupted. The policies trained so far are saved in {out}. {_how_to_resume(out, again)}")
     else:
-        display.say(f"\nSaved in {out}. To measure the gap to the expert: understudy evaluate {out}")
+        display.say(f"\nSaved in {out}. To measure the gap to the expert: {evaluate_command(result, out)}")
     return result
 
 
@@ -283,6 +285,5 @@ def _how_to_resume(out: str, again: str) -> str:
 
 def _resume_command(out: str, *names: str | None) -> str:
     """The command that resumes. It names the modules of the person's code again."""
-    code = [name for name in names if name is not None and ":" in name and not Path(name).exists()]
-    modules = [f"{resuming.IMPORT} {shlex.quote(module)}" for module in dict.fromkeys(x.split(":")[0] for x in code)]
-    return " ".join([f"understudy train {resuming.OPTION} {shlex.quote(out)}", *modules])
+    code = [name for name in names if name is not None and not Path(name).exists()]
+    return " ".join([f"understudy train {resuming.OPTION} {shlex.quote(out)}", *import_options(*code)])

@@ -128,7 +128,7 @@ class Maker:
                 raise missing_extra("bullet", f"{name} needs PyBullet and Python 3.11") from error
         if name not in gymnasium.registry and ":" not in name:
             known = [*self._known, *gymnasium.registry]
-            raise unknown("environment", name, known, "`understudy envs` lists them.")
+            raise unknown("environment", name, known, "`understudy envs` lists them. Your own: 'module:Class'.")
 
     def __getstate__(self) -> dict[str, Any]:
         """With the entry of Gymnasium's registry: one that the user registered is unknown in a new process."""
