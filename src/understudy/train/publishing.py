@@ -36,11 +36,11 @@ def score(actor: Actor, training: dict[str, Any], env: Any, episodes: int, seed:
     if env is None:
         env = actor.about.get("env") or (training.get("demonstrations") or {}).get("env")
         if training.get("env") is not None:
-            env = NamedEnv.from_file(training["env"], "the policy's run")
+            env = NamedEnv.from_file(training["env"], "config.json of the run")
         elif not isinstance(env, str):
             raise NeedsError("the policy's environment has no registered name: pass --env")
         else:
-            check_import(env, "the policy's file")
+            check_import(env, "policy.npz")
     stated = (training.get("demonstrations") or {}).get("expert_return")
     std = float("nan") if stated is None or stated["std"] is None else stated["std"]
     return evaluate(
@@ -139,7 +139,7 @@ def _task(what: Export) -> list[tuple[str, object]]:
     parts = ", ".join(f"{name} ({size})" for name, size in spec.obs_parts)
     rows: list[tuple[str, object]] = [
         ("environment", what.actor.about.get("env") or "not recorded"),
-        ("observations", f"{list(spec.obs_shape)} float32 numbers" if spec.obs_shape else "the index of a state"),
+        ("observations", f"{' × '.join(map(str, spec.obs_shape))} float32 numbers" if spec.obs_shape else "the index of a state"),
         *([("parts of the observation", parts)] if parts else []),
     ]
     if isinstance(spec.action, Continuous):
@@ -157,7 +157,7 @@ def _task(what: Export) -> list[tuple[str, object]]:
 def _training(facts: dict[str, Any]) -> list[tuple[str, object]]:
     about, export = facts["about"], facts["export"]
     algorithm, data = export.get("algorithm") or {}, export.get("demonstrations") or {}
-    title = " ".join(str(algorithm[name]) for name in ("title", "preset") if algorithm.get(name))
+    title = ", preset ".join(str(algorithm[name]) for name in ("title", "preset") if algorithm.get(name))
     versions = " ".join(f"{name}={version}" for name, version in (export.get("versions") or {}).items())
     rows = [
         ("algorithm", title or about.get("algorithm")),
