@@ -136,10 +136,11 @@ def _front_matter(title: str, algorithm: str, env: str, results: dict[str, Any] 
 
 def _task(what: Export) -> list[tuple[str, object]]:
     spec = what.actor.spec
-    parts = ", ".join(f"{name} ({size})" for name, size in spec.obs_parts)
+    parts = ", ".join(f"{name} ({count})" for name, count in spec.obs_parts)
+    size = " × ".join(str(count) for count in spec.obs_shape)
     rows: list[tuple[str, object]] = [
         ("environment", what.actor.about.get("env") or "not recorded"),
-        ("observations", f"{' × '.join(map(str, spec.obs_shape))} float32 numbers" if spec.obs_shape else "the index of a state"),
+        ("observations", f"{size} float32 numbers" if size else "the index of a state"),
         *([("parts of the observation", parts)] if parts else []),
     ]
     if isinstance(spec.action, Continuous):
