@@ -23,7 +23,7 @@ from understudy.core.errors import (
 )
 from understudy.core.imports import allow_import
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
-from understudy.studies.groups import check_evaluations, make_environments
+from understudy.studies.groups import check_evaluations, load_demonstrations, make_environments
 from understudy.studies.reading import from_dict
 
 WHOLE = """\
@@ -487,3 +487,23 @@ def test_a_stored_study_has_no_sweeps(tmp_path):
     values["algorithms"][0]["settings"]["lr"] = [1e-4, 3e-4]
     with pytest.raises(SettingError, match="a finite number is needed"):
         Study.from_dict(values)
+
+
+def test_demonstrations_of_a_study_have_any_format(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    monkeypatch.chdir(tmp_path)
+    demos, folder = understudy.load("Pendulum", 3), tmp_path / "study"
+    folder.mkdir()
+    demos.save(f"arrays:{folder / 'arrays'}")
+    demos.save("minari:own/pendulum-v0")
+    for name in ("arrays", "arrays:arrays", "minari:own/pendulum-v0", "Pendulum"):
+        (folder / "a.toml").write_text(f'[[task]]\nenv = "Pendulum"\ndemos = "{name}"\n[[algorithm]]\nname = "bc"\n')
+        (loaded,) = load_demonstrations(Study.load(folder / "a.toml")).values()
+        assert loaded.episodes == (25 if name == "Pendulum" else 3)
+
+
+def test_a_task_without_bundled_demonstrations_says_how_to_record_them(tmp_path):
+    text = '[[task]]\nenv = "Acrobot-v1"\nexpert = "bundled"\n[[algorithm]]\nname = "bc"\n'
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(NeedsError, match="understudy demos record Acrobot-v1 --expert EXPERT"):
+        load_demonstrations(Study.load(tmp_path / "a.toml"))

@@ -89,7 +89,10 @@ class Store:
     def check_directory(self) -> None:
         """Raise RunError if the directory holds something other than a study."""
         if self.read_study_file() is None and self._holds_other_files():
-            raise RunError(f"directory '{self.directory}' is not empty and holds no study: choose another with --out")
+            raise RunError(
+                f"directory '{self.directory}' is not empty and holds no study: run it with another --out; report and "
+                "status take that directory in place of the study file"
+            )
 
     def path(self, key: str) -> Path:
         """Path of a cell's file."""

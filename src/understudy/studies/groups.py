@@ -15,7 +15,8 @@ from typing import Any
 from understudy.core.errors import NeedsError, SettingError, unknown
 from understudy.core.memory import check_memory
 from understudy.core.reader import FileReader
-from understudy.data import Demonstrations, load
+from understudy.core.text import quoted
+from understudy.data import Demonstrations, bundled, load
 from understudy.deploy.runs import policy_path
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
 from understudy.experts.bundled import bundled_experts
@@ -90,6 +91,13 @@ def make_environments(
 
 def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
     """The demonstrations of every task, by environment."""
+    for task in study.tasks:
+        if task.demos == BUNDLED and task.env not in bundled():
+            make_unfinished(task.env)  # raises if the name is unknown
+            raise NeedsError(
+                f'{quoted(task.env)} has no bundled demonstrations: add demos = "demos.npz" to its [[task]]; '
+                f"`understudy demos record {quoted(task.env)} --expert EXPERT --out demos.npz` records them"
+            )
     return {
         task.env: demonstrations_of(task.env) if task.demos == BUNDLED else load(task.demos) for task in study.tasks
     }

@@ -16,6 +16,9 @@ from understudy.core.errors import SettingError, UnderstudyError, unknown
 from understudy.core.imports import check_import
 from understudy.core.reader import FileReader
 from understudy.core.text import quoted
+from understudy.data import bundled
+from understudy.data.formats import FORMATS
+from understudy.data.formats.minari_places import ID
 from understudy.envs.naming import check_code
 from understudy.experts.bundled import bundled_experts
 from understudy.studies.plan import BUNDLED, Entry, Hardware, Protocol, Study, Task
@@ -157,10 +160,19 @@ def _resolve_paths(table: Any, folder: Path) -> Any:
     resolved = dict(table)
     demos, expert = resolved.get("demos"), resolved.get("expert")
     if isinstance(demos, str) and demos and demos != BUNDLED:
-        resolved["demos"] = str(folder / demos)
+        resolved["demos"] = _resolved_demos(demos, folder)
     if isinstance(expert, str) and expert and (os.path.exists(folder / expert) or not _is_expert_name(expert)):
         resolved["expert"] = str(folder / expert)
     return resolved
+
+
+def _resolved_demos(demos: str, folder: Path) -> str:
+    """A path, or format:PATH, relative to the folder. A bundled name or the id of a Minari data set stays."""
+    prefix, colon, rest = demos.partition(":")
+    if os.path.exists(folder / demos) or not (colon and prefix in FORMATS):
+        return demos if demos in bundled() and not os.path.exists(folder / demos) else str(folder / demos)
+    is_id = prefix == "minari" and ID.fullmatch(rest) and not os.path.exists(folder / rest)
+    return demos if is_id else f"{prefix}:{folder / rest}"
 
 
 def _is_expert_name(expert: str) -> bool:
