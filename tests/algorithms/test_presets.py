@@ -67,3 +67,5 @@ def test_the_quick_preset_is_another_preset_with_other_sizes(algorithm):
 def test_an_unknown_preset_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match=r"advil 'papper'.*'paper'"):
         us.advil.preset("papper")
+    with pytest.raises(UnknownNameError, match=r"Presets: default, .*quick"):
+        us.bc.preset("fast")

@@ -316,3 +316,9 @@ def test_an_environment_whose_spaces_change_is_refused():
     env = us.make(functools.partial(Unfinished, "spaces"), 10)
     with pytest.raises(SpecError, match=r"^Unfinished has the spaces .*n=2.*n=3.* when it is made again"):
         env.vector(1)
+
+
+def test_an_unknown_environment_names_the_command_and_the_form_of_your_own():
+    with pytest.raises(UnknownNameError) as caught:
+        us.make("zzz")
+    assert str(caught.value) == "unknown environment 'zzz': `understudy envs` lists them. Your own: 'module:Class'."

@@ -107,7 +107,7 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
     settings = algorithm.preset(_preset(rest))
     fields: list[Any] = []
     if algorithm.presets:
-        quick = " quick: about a minute on two CPU cores." if QUICK in algorithm.presets else ""
+        quick = " quick: from seconds to two minutes on two CPU cores." if QUICK in algorithm.presets else ""
         about = tyro.conf.arg(help=f"Named settings, which become the defaults of the other options.{quick}")
         fields.append(("preset", Annotated[Literal[(DEFAULT, *algorithm.presets)], about], DEFAULT))
     fields.append(("algorithm", Annotated[algorithm, tyro.conf.arg(name="")], _default(settings)))

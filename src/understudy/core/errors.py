@@ -14,6 +14,8 @@ MOST_LAYERS = 100
 """Layers of a network. Compiling thousands takes hours."""
 MIN_SIMILARITY = 0.5
 """Suggest a known name only if it is at least this similar, from 0 to 1."""
+MOST_LISTED = 30
+"""List more known names than this only if no hint says where to find them."""
 
 
 class UnderstudyError(Exception):
@@ -72,16 +74,19 @@ class DivergedError(UnderstudyError, ArithmeticError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "", where: str = "") -> UnknownNameError:
-    """The error for an unknown `name` of some `kind`. It suggests the most similar of `known`, or lists them."""
+    """The error for an unknown `name` of some `kind`. It suggests the most similar of `known`, or lists them.
+
+    A long list is left out if `hint` says where it is.
+    """
     known = sorted(known)
     similarity = {option: _similarity(name.lower(), option.lower()) for option in known}
     best = max(known, key=lambda option: similarity[option], default=None)
     if best is not None and similarity[best] >= MIN_SIMILARITY:
         suggestion = f"did you mean '{best}'?"
     else:
-        suggestion = f"known: {', '.join(known)}."
+        suggestion = "" if hint and len(known) > MOST_LISTED else f"known: {', '.join(known)}."
     location = f" in {where}" if where else ""
-    return UnknownNameError(f"unknown {kind} '{name}'{location}: {suggestion}{' ' + hint if hint else ''}")
+    return UnknownNameError(f"unknown {kind} '{name}'{location}: {' '.join(filter(None, (suggestion, hint)))}")
 
 
 def install_command(extra: str) -> str:

@@ -29,7 +29,7 @@ NEEDS: dict[Moments, tuple[Need, ...]] = {
 BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
 DEFAULT, QUICK = "default", "quick"
 """Names of presets. Every algorithm of the package has "quick": smaller networks and fewer rounds, and otherwise the
-default settings or those of another preset. It trains in about a minute on two CPU cores."""
+default settings or those of another preset. It trains in seconds to two minutes on two CPU cores."""
 Part = TypeVar("Part", bound=eqx.Module)
 Kind = TypeVar("Kind", bound="Algorithm")
 
@@ -148,7 +148,8 @@ class Algorithm(eqx.Module):
     def preset(cls: type[Kind], name: str, **changes: Any) -> Kind:
         """The named settings, with changes: `advil.preset("paper", rounds=200)`."""
         if name != DEFAULT and name not in cls.presets:
-            raise unknown(f"preset of {cls.card.name}", name, [DEFAULT, *cls.presets])
+            known = [DEFAULT, *cls.presets]
+            raise unknown(f"preset of {cls.card.name}", name, known, f"Presets: {', '.join(known)}.")
         own = cls.presets.get(name, {})
         parts = {part: adjusted(own[part], given) for part, given in changes.items() if part in own}
         return cls(**{**own, **changes, **parts})
