@@ -21,6 +21,7 @@ from understudy.envs.naming import NamedEnv
 from understudy.envs.output import redirected
 from understudy.envs.pendulum import Pendulum
 from understudy.envs.stepping import made
+from understudy.envs.trial import check_environment
 
 JAX_ENVIRONMENTS: dict[str, type[Environment]] = {env.name: env for env in (Forest, Pendulum)}
 
@@ -88,6 +89,7 @@ def make_unfinished(
         )
     if isinstance(found, GymnasiumEnvironment):
         return found if horizon is None else found.with_horizon(horizon)
+    check_environment(found)
     if horizon is not None and horizon != found.spec.horizon:
         raise SettingError(f"horizon is {horizon!r}: {found.name} has {found.spec.horizon} steps, which cannot change")
     return found
