@@ -75,6 +75,7 @@ def test_a_published_directory_can_be_used_by_a_stranger(understudy, run, tmp_pa
     assert config["evaluation"]["episodes"] == 2
     assert understudy(*words)[0] == 2
     assert understudy(*words, "--replace")[0] == 0
+    assert "understudy.load_policy('hub')" in understudy("evaluate", "hub")[2]
     (block,) = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     code = f"import numpy as np\nobservation = np.ones(3)\n{block}\nprint(action.tolist())"
     done = subprocess.run(

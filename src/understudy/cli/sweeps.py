@@ -61,7 +61,7 @@ def combinations(algorithm: Algorithm, words: Sequence[str]) -> list[Combination
             axes[name] = [[value] for value in given[0]]
     if not axes:
         return [Combination(list(words), [])]
-    check_axes(axes)
+    check_axes({name: [" ".join(value) for value in values] for name, values in axes.items()})
     flags = {_flag(name) for name in axes} | {OUT}
     rest = [word for option in options if option.flag not in flags for word in option.words]
     commands = []

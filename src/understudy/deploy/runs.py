@@ -91,6 +91,11 @@ def run_config(directory: Path) -> dict[str, Any]:
     if not directory.exists():
         raise RunError(f"no run at '{name}': create one with `understudy train ... --out {name}`")
     path = directory / "config.json"
+    if (directory / POLICY).is_file():
+        raise RunError(
+            f"'{name}' holds one policy, not a run: "
+            f"`understudy.evaluate([understudy.load_policy('{name}')], env)` in Python evaluates it"
+        )
     if not path.exists():
         raise RunError(f"'{name}' holds no run: config.json is missing")
     config: dict[str, Any] = FileReader(path, "the configuration of a run", REMEDY).json(CONFIG)
