@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from understudy.core.errors import (
     UnknownNameError,
 )
 from understudy.core.imports import allow_import
+from understudy.core.notices import UnderstudyWarning
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
 from understudy.studies.groups import check_evaluations, load_demonstrations, make_environments
 from understudy.studies.reading import from_dict
@@ -280,6 +282,17 @@ def test_too_many_trajectories_are_rejected_with_both_numbers() -> None:
     study = Study("s", tasks=(Task("Pendulum", trajectories=(2, 4)),), algorithms=(Entry("bc"),))
     with pytest.raises(SettingError, match=r"is 4: .* 3"):
         study.groups(demos)
+
+
+def test_bundled_demonstrations_of_another_expert_are_not_taken_silently(tmp_path):
+    understudy.load_expert("CartPole-v1").save(tmp_path / "mine.npz")
+    given = Task("CartPole-v1", trajectories=(1,), expert=str(tmp_path / "mine.npz"))
+    with pytest.warns(UnderstudyWarning, match="its bundled demonstrations are another's"):
+        load_demonstrations(Study("s", tasks=(given,), algorithms=(Entry("dagger"),)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own = Task("CartPole-v1", trajectories=(1,), expert="bundled")
+        load_demonstrations(Study("s", tasks=(own,), algorithms=(Entry("dagger"),)))
 
 
 def test_a_missing_or_unknown_expert_is_rejected() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from understudy.core.errors import NeedsError, SettingError, unknown
 from understudy.core.memory import check_memory
+from understudy.core.notices import notice
 from understudy.core.reader import FileReader
 from understudy.core.text import quoted
 from understudy.data import Demonstrations, bundled, load
@@ -26,7 +27,7 @@ from understudy.studies.plan import BUNDLED, MOST_CELLS, Entry, Protocol, Study,
 from understudy.studies.records import cell_key
 from understudy.train.checkpoints import digest
 from understudy.train.completing import completed
-from understudy.train.demonstrated import demonstrations_of
+from understudy.train.demonstrated import demonstrations_of, names_another_expert
 from understudy.train.results import hyperparameters
 
 LARGEST_EXPERT = 1_000_000_000
@@ -97,6 +98,11 @@ def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
             raise NeedsError(
                 f'{quoted(task.env)} has no bundled demonstrations: add demos = "demos.npz" to its [[task]]; '
                 f"`understudy demos record {quoted(task.env)} --expert EXPERT --out demos.npz` records them"
+            )
+        if task.demos == BUNDLED and names_another_expert(task.env, task.expert):
+            notice(
+                f"{quoted(task.env)} has the expert {quoted(task.expert)}, and its bundled demonstrations are another's: "
+                'demos = "FILE" in its [[task]] names others'
             )
     return {
         task.env: demonstrations_of(task.env) if task.demos == BUNDLED else load(task.demos) for task in study.tasks
