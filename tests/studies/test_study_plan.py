@@ -287,7 +287,7 @@ def test_too_many_trajectories_are_rejected_with_both_numbers() -> None:
 def test_bundled_demonstrations_of_another_expert_are_not_taken_silently(tmp_path):
     understudy.load_expert("CartPole-v1").save(tmp_path / "mine.npz")
     given = Task("CartPole-v1", trajectories=(1,), expert=str(tmp_path / "mine.npz"))
-    with pytest.warns(UnderstudyWarning, match="its bundled demonstrations are another's"):
+    with pytest.warns(UnderstudyWarning, match="the bundled demonstrations are those of another one"):
         load_demonstrations(Study("s", tasks=(given,), algorithms=(Entry("dagger"),)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -101,8 +101,8 @@ def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
             )
         if task.demos == BUNDLED and names_another_expert(task.env, task.expert):
             notice(
-                f"{quoted(task.env)} has the expert {quoted(task.expert)}, and its bundled demonstrations are another's: "
-                'demos = "FILE" in its [[task]] names others'
+                f"{quoted(task.env)} has the expert {quoted(task.expert)}, and the bundled demonstrations are those of "
+                'another one: demos = "FILE" in its [[task]] names others'
             )
     return {
         task.env: demonstrations_of(task.env) if task.demos == BUNDLED else load(task.demos) for task in study.tasks
