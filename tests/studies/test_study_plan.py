@@ -487,3 +487,11 @@ def test_a_stored_study_has_no_sweeps(tmp_path):
     values["algorithms"][0]["settings"]["lr"] = [1e-4, 3e-4]
     with pytest.raises(SettingError, match="a finite number is needed"):
         Study.from_dict(values)
+
+
+def test_a_spec_without_inputs_of_the_critic_does_not_name_them() -> None:
+    """Its text is part of the digests that name stored cells: a new field must not make them unknown."""
+    spec = understudy.Spec((2,), understudy.Discrete(3), 9)
+    plain = "Spec(obs_shape=(2,), action=Discrete(n=3), horizon=9, policy_obs=None, obs_parts=())"
+    assert repr(spec) == plain
+    assert repr(replace(spec, critic_obs=(1,))) == f"{plain[:-1]}, critic_obs=(1,))"
