@@ -39,9 +39,10 @@ from understudy.train.completing import completed
 from understudy.train.contract import check_moments
 from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
 from understudy.train.logs import Logs
-from understudy.train.results import Result, Run, hyperparameters, provenance
+from understudy.train.results import Result, Run, hyperparameters
 from understudy.train.selection import HeldOut, held_out, held_out_payoff
 from understudy.train.sizes import RUN_BYTES, check_size
+from understudy.train.tables import provenance
 
 HOLDOUT = 0.02
 """The default fraction of held-out steps. It is small: with few demonstrations, training misses them."""
