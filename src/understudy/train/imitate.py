@@ -119,7 +119,8 @@ def imitate(
     records = demonstrations is None and names_another_expert(None if env is None else public_name(env), expert)
     if records:
         most = None if episodes is None else max(_whole_numbers("episodes", _listed(episodes), least=1))
-        expert = None if env is None else as_expert(expert, env, normalization=expert_normalization)
+        unclipped = env.without_bounds() if isinstance(env, GymnasiumEnvironment) else env
+        expert = None if unclipped is None else as_expert(expert, unclipped, normalization=expert_normalization)
         demonstrations = _recorded(env, expert, most, workers, step_timeout)
     env, demonstrations = _checked(algorithm, demonstrations, env)
     queried = None
