@@ -90,9 +90,19 @@ def make_environments(
 
 def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
     """The demonstrations of every task, by environment."""
-    return {
-        task.env: demonstrations_of(task.env) if task.demos == BUNDLED else load(task.demos) for task in study.tasks
-    }
+    return {task.env: _bundled_of(task) if task.demos == BUNDLED else load(task.demos) for task in study.tasks}
+
+
+def _bundled_of(task: Task) -> Demonstrations:
+    """The bundled demonstrations of a task. Raises if its environment is another than the one they come from."""
+    demonstrations = demonstrations_of(task.env)
+    changed = [name for name in ("env_args", "wrap") if name in task.env_settings]
+    if changed:
+        raise NeedsError(
+            f"task {task.env} has {' and '.join(changed)}, and its bundled demonstrations come from the environment "
+            f'without: add demos = to the task (demos = "{task.env}" for those)'
+        )
+    return demonstrations
 
 
 def plan_groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = None) -> list[Group]:
