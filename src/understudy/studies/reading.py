@@ -16,6 +16,8 @@ from understudy.core.errors import SettingError, UnderstudyError, unknown
 from understudy.core.imports import check_import
 from understudy.core.reader import FileReader
 from understudy.core.text import quoted
+from understudy.data import bundled
+from understudy.data.formats import FORMATS
 from understudy.envs.naming import WRAPPERS
 from understudy.experts.bundled import bundled_experts
 from understudy.studies.plan import BUNDLED, Entry, Hardware, Protocol, Study, Task
@@ -160,10 +162,20 @@ def _resolve_paths(table: Any, folder: Path) -> Any:
     resolved = dict(table)
     demos, expert = resolved.get("demos"), resolved.get("expert")
     if isinstance(demos, str) and demos and demos != BUNDLED:
-        resolved["demos"] = str(folder / demos)
+        resolved["demos"] = _resolved_demos(demos, folder)
     if isinstance(expert, str) and expert and (os.path.exists(folder / expert) or not _is_expert_name(expert)):
         resolved["expert"] = str(folder / expert)
     return resolved
+
+
+def _resolved_demos(demos: str, folder: Path) -> str:
+    """Demonstrations as `load` takes them: a path, the name of a bundled task, or "format:path"."""
+    if demos in bundled() and not (folder / demos).exists():
+        return demos
+    prefix, colon, rest = demos.partition(":")
+    if colon and prefix in FORMATS and not (folder / demos).exists():
+        return f"{prefix}:{folder / rest}" if (folder / rest).exists() else demos  # else an id of Minari
+    return str(folder / demos)
 
 
 def _is_expert_name(expert: str) -> bool:
