@@ -6,6 +6,7 @@ import pytest
 import understudy as us
 from support.format_fuzzing import demonstrations
 from understudy.core import display
+from understudy.core.errors import SettingError
 from understudy.data.inspection import facts, histogram, lost_facts, ranges
 
 SMALL = ("--rounds", "1", "--gradient-steps", "2", "--hidden", "8")
@@ -103,7 +104,7 @@ def test_convert_takes_name_bounds_and_horizon_from_an_environment(understudy, t
     ("words", "message"),
     [
         ("Pendulum d.csv", "'d.csv' already exists: pass --replace"),
-        ("Pendulum d.foo", "'d.foo' has no known ending: choose one of .csv"),
+        ("Pendulum d.foo", "'d.foo' names no known format: choose the ending .csv"),
         ("Pendulum pickle:d", "pickle data sets cannot be written"),
         ("none.npz e.csv", "no file 'none.npz'"),
         ("Pendulum e.csv --episodes 99", "episodes is 99"),
@@ -137,3 +138,30 @@ def test_facts_are_those_that_are_recorded():
     assert set(facts(us.Demonstrations.from_arrays(np.zeros((2, 1)), np.ones((2, 1))))) == set()
     assert "terminal states" in facts(us.Demonstrations.from_arrays(np.zeros((2, 1)), np.ones((2, 1)), ends="terminal"))
     assert len(facts(demonstrations(False))) == 14
+
+
+def test_training_without_an_environment_says_that_evaluation_needs_one(understudy, tmp_path):
+    demonstrations(False).save(tmp_path / "d.csv")
+    assert understudy("train", "bc", "--demos", "d.csv", *SMALL)[1].endswith("understudy evaluate runs/bc --env ENV\n")
+    status, _, err = understudy("evaluate", "runs/bc")
+    assert (status, "pass env= (--env)" in err) == (2, True)
+
+
+@pytest.mark.parametrize("target", ["d.hdf5", "lerobto:d", "d4rl:d", "pickle:d"])
+def test_nothing_is_recorded_for_an_unknown_format(understudy, tmp_path, target, monkeypatch):
+    monkeypatch.setattr("understudy.cli.demos_commands.record", None)  # it would raise TypeError
+    status, _, err = understudy("demos", "record", "Pendulum", "--out", target)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "lerobot:PATH" in err
+    with pytest.raises(SettingError, match="lerobot:PATH"):
+        us.load("Pendulum", episodes=1).save(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_recording_is_replaced_only_if_told(understudy):
+    pytest.importorskip("pyarrow")
+    for target in ("d.npz", "lerobot:d"):
+        words = ("demos", "record", "Pendulum", "--episodes", "1", "--out", target)
+        assert understudy(*words)[0] == 0
+        assert understudy(*words)[0] == 2
+        assert understudy(*words, "--replace")[0] == 0

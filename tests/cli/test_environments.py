@@ -148,3 +148,47 @@ def test_what_a_worker_prints_stays_out_of_a_pipe(talking, tmp_path):
     done = subprocess.run([*command, *more], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.startswith("2 episodes")
     assert done.stderr.count("a new episode") == 2
+
+
+FREE = """
+import numpy as np
+from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.spaces import Box
+
+class Free(PendulumEnv):
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(-np.inf, np.inf, (1,))
+
+def expert(obs):
+    return 5 * obs[:, :1]
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["bc", "dagger"])
+def test_an_expert_is_recorded_where_actions_have_no_bounds(understudy, tmp_path, algorithm):
+    (tmp_path / "free_env.py").write_text(FREE)
+    own = ["--env", "free_env:Free", "--expert", "free_env:expert", "--episodes", "2"]
+    try:
+        status, out, err = understudy("train", algorithm, *own, "--horizon", "9", *SMALL, "--out", "run")
+        assert status == 0, err
+        low = us.load_run("run").policy.spec.action.low[0]
+        assert -6 <= low < -2, "bounds come from the recorded actions"
+        assert out.endswith("understudy evaluate run --import free_env\n")
+        status, _, err = understudy("train", algorithm, *own, *SMALL, "--out", "other")
+        assert (status, "has no time limit" in err) == (2, True)
+    finally:
+        sys.modules.pop("free_env", None)
+
+
+def test_a_queried_expert_can_wait_for_the_bounds_and_the_horizon_of_the_demonstrations(understudy, tmp_path):
+    (tmp_path / "free_env.py").write_text(FREE)
+    expert = ["--expert", "free_env:expert"]
+    try:
+        record = ["demos", "record", "free_env:Free", *expert, "--horizon", "9", "--episodes", "2", "--out", "d.npz"]
+        assert understudy(*record)[0] == 0
+        status, _, err = understudy("train", "dagger", "--demos", "d.npz", "--env", "free_env:Free", *expert, *SMALL)
+        assert status == 0, err
+        assert "its episodes end after 9 steps" in err
+    finally:
+        sys.modules.pop("free_env", None)

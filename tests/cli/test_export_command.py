@@ -70,6 +70,7 @@ def test_a_published_directory_can_be_used_by_a_stranger(understudy, run, tmp_pa
     config = json.loads((tmp_path / "hub/config.json").read_text())
     digest = us.load_run(run).config["demonstrations"]["digest"]
     assert digest in text
+    assert "`3 float32 numbers`" in text
     assert config["export"]["demonstrations"]["digest"] == digest
     assert config["evaluation"]["episodes"] == 2
     assert understudy(*words)[0] == 2
@@ -106,3 +107,18 @@ def test_text_of_strangers_cannot_leave_its_place(tmp_path):
     assert text.replace("\n", "").isprintable()
     outside = [part for line in text.split("---\n", 2)[2].split("\n") for part in line.split("`")[::2]]
     assert not any("<script>" in part or "javascript" in part for part in outside)
+
+
+@pytest.mark.parametrize("command", ["export", "export --to onnx", "export --to jax", "publish"])
+def test_a_second_export_says_how_to_replace_the_first(understudy, run, command):
+    name, *options = command.split()
+    words = [name, str(run), *options, "--out", "old.onnx" if "onnx" in command else "old"]
+    assert understudy(*words)[0] == 0
+    status, _, err = understudy(*words)
+    assert (status, err.count("\n"), "--replace" in err) == (2, 1, True)
+    assert understudy(*words, "--replace")[0] == 0
+
+
+def test_a_limit_for_each_action_says_how_many_there_are(understudy, run):
+    status, _, err = understudy("export", str(run), "--max-change", "1", "2", "3")
+    assert (status, "each of the 1 action dimensions" in err) == (2, True)

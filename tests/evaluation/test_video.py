@@ -155,3 +155,10 @@ def test_a_gif_is_small_and_its_frames_are_shown_long_enough():
     with Image.open(io.BytesIO(made)) as picture:
         assert max(picture.size) == 400
         assert picture.info["duration"] == 20
+
+
+def test_a_missing_pygame_is_named_with_its_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    env = us.make("CartPole-v1")
+    with pytest.raises(UnderstudyError, match=r"CartPole-v1 needs pygame to be drawn: pip install .*\[video\]"):
+        us.record_video(actor(env), env, tmp_path / "a.gif")

@@ -56,7 +56,8 @@ def test_the_named_expert_is_recorded(env, episodes, capsys):
     assert_same(result, expected)
     assert result.config["demonstrations"]["episodes"] == 2
     said = capsys.readouterr().err
-    assert "recording 2 episodes of the expert in Pendulum" in said
+    assert "recorded 2 episodes of the expert in Pendulum" in said
+    assert f"return {result.config['demonstrations']['expert_return']['mean']:.1f} ±" in said
     assert said.count("\n") == 1
 
 
@@ -139,7 +140,7 @@ def test_commands_record_the_named_expert(understudy, tmp_path):
         "train", "bc", "--env", "Pendulum", "--expert", "sac.zip", "--episodes", "1", "2", *SMALL
     )
     assert status == 0, err
-    assert "recording 2 episodes of the expert in Pendulum" in err
+    assert "recorded 2 episodes of the expert in Pendulum" in err
     run = us.load_run("runs/bc")
     assert run.config["demonstrations"]["episodes"] == 2
     recorded = us.record("Pendulum", "sac.zip", 2, SEED)

@@ -1,7 +1,6 @@
 """`understudy demos`: inspect, convert and record demonstrations."""
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -14,7 +13,7 @@ from understudy.core import display
 from understudy.core.errors import RunError
 from understudy.core.imports import find_own_code
 from understudy.core.options import EnvArgs, EnvArgument, FileArgument, Name, Path_, Wraps, default
-from understudy.core.paths import check_new_file
+from understudy.core.paths import REPLACE, check_new_directory, check_new_file
 from understudy.core.rescue import save_or_rescue
 from understudy.core.statistics import Sample, interval
 from understudy.data import Demonstrations, load
@@ -117,7 +116,7 @@ def record_command(
 
     Args:
         env: Environment: a name, module:Id or module:function.
-        out: The npz file to write.
+        out: A path whose ending names the format, such as demos.npz or demos.csv, or format:PATH.
         env_arg: Keyword argument of the environment; the value is JSON or text. Repeat the option for several.
         wrap: Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several.
         horizon: Steps after which an episode of a Gymnasium environment is truncated.
@@ -132,10 +131,13 @@ def record_command(
         expert_timeout: Seconds that module:function may take to answer a batch of observations; 0: no limit.
         replace: Replace the file, if it holds demonstrations.
     """
-    if replace and Path(out).exists():
+    format_, path = target_format(out)  # raises before anything is recorded
+    if replace and path.exists():
         load(out)  # raises if it is another file
+    elif format_.suffix:
+        check_new_file(path, REPLACE)
     else:
-        check_new_file(out)
+        check_new_directory(path)
     find_own_code(expert)
     named = NamedEnv(env, parse_args(env_arg), wrap, horizon)
     with display.working(f"recording {episodes} episodes of {env}"):

@@ -90,7 +90,7 @@ def _ends(d: Demonstrations) -> str:
 def _return(d: Demonstrations) -> str:
     if d.expert_return is None:
         return "not recorded"
-    mean = str(interval(d.expert_return))
+    mean = f"{interval(d.expert_return)} (95% interval)" if d.expert_return.size > 1 else str(interval(d.expert_return))
     return mean if d.returns is None or d.returns.min() == d.returns.max() else f"{mean}; {_spread(d.returns, '.4g')}"
 
 

@@ -8,11 +8,11 @@ import tyro
 from understudy.core import display
 from understudy.core.imports import allow_imports
 from understudy.core.options import Imports, Name, Path_, RunArgument, default
-from understudy.core.paths import check_new_directory
+from understudy.core.paths import check_new_directory, check_no_own_directory
 from understudy.deploy.runs import policy_path
 from understudy.policies.actor import Actor, read_policy
 from understudy.policies.export import Kind, Written, export, training_at
-from understudy.train.publishing import publish, score
+from understudy.train.publishing import README, START, publish, score
 
 PolicyName = Annotated[Name, default("the selected one")]
 Limits = Annotated[tuple[float, ...], tyro.conf.arg(metavar="X [X ...]", help_behavior_hint="(default: no limit)")]
@@ -80,6 +80,7 @@ def publish_command(
     """
     path = out or f"exports/{Path(run).resolve().stem}-hub"
     if not replace:
+        check_no_own_directory(Path(path), README, START)
         check_new_directory(path)
     allow_imports(imports)
     actor, training = _loaded(run, policy)

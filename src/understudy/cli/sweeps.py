@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from understudy.cli.train_options import evaluate_command
 from understudy.core import display
 from understudy.core.locks import claim_output
 from understudy.core.paths import check_new_directory
@@ -119,10 +120,10 @@ def _compare(results: Sequence[tuple[str, Result]], out: str) -> None:
     headers = ("settings", ">episodes", ">seed", ">held-out payoff", "status", "")
     display.say("")
     display.show(headers, rows, f"{len(results)} combinations, the selected policy of each")
-    name = results[best][0]
+    name, result = results[best]
     display.say(
         f"\n{name} has the lowest payoff on held-out demonstrations, which is not its return. "
-        f"To measure the gap to the expert: understudy evaluate {Path(out) / name}"
+        f"To measure the gap to the expert: {evaluate_command(result, str(Path(out) / name))}"
     )
 
 

@@ -21,7 +21,9 @@ from understudy.cli.train_options import (
     QueryOptions,
     RunOptions,
     WorkerOptions,
+    evaluate_command,
     expert_and_demonstrations,
+    import_options,
 )
 from understudy.core import display
 from understudy.core.errors import (
@@ -36,6 +38,7 @@ from understudy.core.paths import check_new_directory
 from understudy.core.rescue import save_or_rescue
 from understudy.core.text import quoted
 from understudy.data import bundled
+from understudy.data.formats import FORMATS
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
 from understudy.game import DEFAULT, QUICK, Algorithm
 from understudy.train import resuming
@@ -63,7 +66,7 @@ def train(words: Sequence[str]) -> int:
         return 0 if resumed is None else _resume(resumed)
     if not words or words[0].startswith("-"):
         return _list_algorithms(list(words))
-    find_own_code(*words)
+    find_own_code(*(word for word in words if word.partition(":")[0] not in FORMATS))
     commands = sweeps.combinations(find(words[0]).preset(_preset(list(words[1:]))), words)
     if len(commands) == 1:
         return _status(_train(*parse(words), words))
@@ -76,7 +79,7 @@ def _resume(resumed: resuming.ResumedCommand) -> int:
     """Train with the stored command of a run. It may be a stranger's: see `train.resuming`."""
     try:
         algorithm, options, expert, workers = resumed.parsed(parse)
-        demos = options.demos if options.demos in bundled() else resumed.located(options.demos)
+        demos = options.demos if options.demos in bundled() else resumed.located_data(options.demos)
         if options.named_env is not None:
             NamedEnv.from_file(options.named_env.to_json(), resumed.file)
         options = dataclasses.replace(options, demos=demos, out=resumed.out)
@@ -187,7 +190,7 @@ def _train(
     if result.interrupted:
         display.say(f"\nInterrupted. The policies trained so far are saved in {out}. {_how_to_resume(out, again)}")
     else:
-        display.say(f"\nSaved in {out}. To measure the gap to the expert: understudy evaluate {out}")
+        display.say(f"\nSaved in {out}. To measure the gap to the expert: {evaluate_command(result, out)}")
     return result
 
 
@@ -283,6 +286,5 @@ def _how_to_resume(out: str, again: str) -> str:
 
 def _resume_command(out: str, *names: str | None) -> str:
     """The command that resumes. It names the modules of the person's code again."""
-    code = [name for name in names if name is not None and ":" in name and not Path(name).exists()]
-    modules = [f"{resuming.IMPORT} {shlex.quote(module)}" for module in dict.fromkeys(x.split(":")[0] for x in code)]
-    return " ".join([f"understudy train {resuming.OPTION} {shlex.quote(out)}", *modules])
+    code = [name for name in names if name is not None and not Path(name).exists()]
+    return " ".join([f"understudy train {resuming.OPTION} {shlex.quote(out)}", *import_options(*code)])

@@ -1,6 +1,7 @@
 """The options of `understudy train`, and the environment, the expert and the demonstrations that they name."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,13 +13,15 @@ from understudy.core.errors import NeedsError, SettingError, check_whole
 from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
 from understudy.data import Demonstrations, load
 from understudy.envs import NamedEnv, make, make_unfinished
-from understudy.envs.naming import parse_args
+from understudy.envs.naming import WRAPPERS, parse_args
 from understudy.experts.expert import Expert, as_expert
 from understudy.game import Algorithm
 from understudy.policies.networks import Activation
 from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
 from understudy.train.imitate import HOLDOUT
 from understudy.train.logs import Kind
+from understudy.train.results import Result
+from understudy.train.resuming import IMPORT
 
 Kinds = tyro.conf.UseAppendAction[tuple[Kind, ...]]
 
@@ -148,3 +151,19 @@ def expert_from(options: ExpertOptions, env: NamedEnv | None) -> Expert | None:
         return expert
     check_whole(1, budget=budget)
     return expert.budget(budget)
+
+
+def evaluate_command(result: Result, out: str) -> str:
+    """The command that evaluates a run. It names the modules of the person's code again, or asks for an environment."""
+    named = result.config.get("env") or {"name": result.config["demonstrations"]["env"], "wrap": ()}
+    command = f"understudy evaluate {shlex.quote(out)}"
+    if named["name"] is None:
+        return f"{command} --env ENV"
+    wrappers = [name for name in named["wrap"] if name.partition(":")[0] != WRAPPERS]
+    return " ".join([command, *import_options(named["name"], *wrappers)])
+
+
+def import_options(*names: str) -> list[str]:
+    """The options that import the modules of the names module:name."""
+    modules = dict.fromkeys(name.split(":")[0] for name in names if ":" in name)
+    return [f"{IMPORT} {shlex.quote(module)}" for module in modules]

@@ -15,6 +15,7 @@ PARTIAL, REPLACED = ".partial", ".replaced"
 SHOWN = 3
 """At most this many entries are named in an error."""
 MOVE_AWAY = "choose another, or move it away first"
+REPLACE = "choose another name, or pass replace=True (--replace)"
 LONGEST_NAME = 255
 """Bytes of a file name that file systems take."""
 
@@ -61,11 +62,17 @@ def check_file_path(path: str | os.PathLike[str]) -> None:
     _check_parent(path)
 
 
-def check_new_file(path: str | os.PathLike[str]) -> None:
-    """Raise if a file cannot be written at `path`, or is already there."""
+def check_new_file(path: str | os.PathLike[str], hint: str = "choose another name, or move it away first") -> None:
+    """Raise if a file cannot be written at `path`, or is already there; `hint` says what to do then."""
     check_file_path(path)
     if Path(path).exists():
-        raise RunError(f"the file '{path}' already exists: choose another name, or move it away first")
+        raise RunError(f"the file '{path}' already exists: {hint}")
+
+
+def check_no_own_directory(path: Path, file: str, start: str) -> None:
+    """Raise if `path` is a directory that the same command wrote: its `file` begins with the text `start`."""
+    if (path / file).is_file() and is_own_file(path / file, start):
+        raise RunError(f"the directory '{path}' already holds an export: {REPLACE}")
 
 
 def check_own_file(path: str | os.PathLike[str], start: str) -> None:

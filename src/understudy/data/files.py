@@ -55,13 +55,11 @@ def save(demonstrations: Demonstrations, target: str | os.PathLike[str], replace
     """
     name = str(checked_path(target))
     format_, path = target_format(name)
-    if format_.write is None:
-        known = ", ".join(f"{one.name}:PATH" for one in FORMATS.values() if one.write is not None)
-        raise SettingError(f"{format_.title} data sets cannot be written: choose one of {known}")
     if isinstance(demonstrations.action_space, MultiDiscrete) and format_.name not in MULTI_DISCRETE:
         raise SettingError(
             f"{format_.title} files cannot hold multi-discrete actions: write one of {', '.join(MULTI_DISCRETE)}"
         )
+    assert format_.write is not None
     format_.write(demonstrations, path, replace)
 
 
@@ -94,18 +92,23 @@ def find_format(source: str | os.PathLike[str]) -> tuple[Format, Path]:
 
 
 def target_format(target: str | os.PathLike[str], strict: bool = False) -> tuple[Format, Path]:
-    """The format and the path to write. With `strict`, an unknown ending raises; otherwise it is npz."""
+    """The format and the path to write. An unknown ending or format raises. No ending: npz; with `strict` it raises."""
     name = str(checked_path(target))
     prefix, colon, rest = name.partition(":")
     if colon and prefix in FORMATS:
+        if FORMATS[prefix].write is None:
+            known = ", ".join(f"{one.name}:PATH" for one in FORMATS.values() if one.write is not None)
+            raise SettingError(f"{FORMATS[prefix].title} data sets cannot be written: choose one of {known}")
         return FORMATS[prefix], FORMATS[prefix].locate(rest)
     path = Path(name)
     found = _by_ending(path)
-    if found is None and strict:
-        endings = ", ".join(one.suffix for one in FORMATS.values() if one.suffix and one.write is not None)
+    named = bool(path.suffix) or (bool(colon) and os.sep not in prefix)
+    if found is None and (strict or named):
+        endings = " or ".join(one.suffix for one in FORMATS.values() if one.suffix and one.write is not None)
         folders = ", ".join(f"{one.name}:PATH" for one in FORMATS.values() if not one.suffix and one.write is not None)
         raise SettingError(
-            f"'{quoted(name, LONGEST_PATH)}' has no known ending: choose one of {endings}, or a directory, {folders}"
+            f"'{quoted(name, LONGEST_PATH)}' names no known format: choose the ending {endings}, or a directory, "
+            f"{folders}"
         )
     return found or FORMATS["npz"], path
 

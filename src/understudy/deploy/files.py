@@ -81,7 +81,10 @@ def check_max_change(limits: list[float] | None, spec: Spec) -> None:
     if not isinstance(spec.action, Continuous):
         raise SpecError(f"max_change is {quoted(limits)}: it is for continuous actions, and these are discrete")
     if len(limits) != spec.action_size or not all(0 < limit < float("inf") for limit in limits):
-        raise SpecError(f"max_change is {quoted(limits)}: a number above 0 is needed for each action dimension")
+        raise SpecError(
+            f"max_change is {quoted(limits)}: a number above 0 is needed for each of the {spec.action_size} action "
+            "dimensions, or one for all"
+        )
 
 
 def _try(tried: Policy, spec: Spec) -> None:

@@ -16,7 +16,7 @@ from understudy.core.imports import find_own_code, load_name
 from understudy.core.notices import notice
 from understudy.core.text import quoted
 from understudy.envs.bullet import speed_up
-from understudy.envs.naming import WRAPPERS, NamedEnv, check_args, check_wrap
+from understudy.envs.naming import WRAPPERS, NamedEnv, check_args, check_wrap, own_wrappers
 from understudy.envs.output import redirected
 from understudy.envs.stepping import FAILURES, reason
 
@@ -128,7 +128,7 @@ class Maker:
                 raise missing_extra("bullet", f"{name} needs PyBullet and Python 3.11") from error
         if name not in gymnasium.registry and ":" not in name:
             known = [*self._known, *gymnasium.registry]
-            raise unknown("environment", name, known, "`understudy envs` lists them.")
+            raise unknown("environment", name, known, "`understudy envs` lists them. Your own: 'module:Class'.")
 
     def __getstate__(self) -> dict[str, Any]:
         """With the entry of Gymnasium's registry: one that the user registered is unknown in a new process."""
@@ -167,7 +167,7 @@ def _wrappers(wrap: Any) -> tuple[Wrap, ...]:
             check_wrap((one,))
         elif not callable(one):
             raise SettingError(f"wrap has {quoted(repr(one))}: module:Class, or a class, is needed")
-    find_own_code(*(one for one in wrap if isinstance(one, str)))
+    find_own_code(*own_wrappers(one for one in wrap if isinstance(one, str)))
     return tuple(wrap)
 
 

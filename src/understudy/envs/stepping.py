@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import gymnasium
 import numpy as np
 
-from understudy.core.errors import SpecError, UnderstudyError, WorkerError
+from understudy.core.errors import SpecError, UnderstudyError, WorkerError, install_command
 from understudy.core.spaces import Path, actions_of, flat_observations, is_plain, leaves
 from understudy.core.text import quoted
 
@@ -210,6 +210,8 @@ class CheckedEnv:
         return where(phase, self._run, seed, step)
 
     def _raised(self, error: BaseException) -> WorkerError:
+        if isinstance(error, gymnasium.error.DependencyNotInstalled) and "pygame" in str(error):
+            return WorkerError(f"{self.name} needs pygame to be drawn: {install_command('video')}")
         return WorkerError(f"{self.name} raised {reason(error)} in {self._where()}")
 
     def _wrong(self, given: str, relation: str, needed: str) -> NoReturn:

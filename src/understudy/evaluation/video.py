@@ -23,7 +23,7 @@ from understudy.core.errors import (
     check_whole,
     missing_extra,
 )
-from understudy.core.paths import check_new_file, checked_path
+from understudy.core.paths import REPLACE, check_new_file, checked_path
 from understudy.core.storage import atomic_file
 from understudy.core.text import quoted
 from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished
@@ -46,7 +46,7 @@ def check_video(path: str | os.PathLike[str], replace: bool = False) -> None:
     if checked_path(path).suffix.lower() not in ENDINGS:
         raise SettingError(f"'{quoted(path)}' has the ending '{Path(path).suffix}': use {' or '.join(ENDINGS)}")
     if not (replace and _is_video(Path(path))):
-        check_new_file(path)
+        check_new_file(path, REPLACE)
     if Path(path).suffix.lower() == ".mp4":
         _ffmpeg()
 

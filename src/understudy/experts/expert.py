@@ -200,10 +200,18 @@ def _of_object(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
     if isinstance(given, Policy):
         return Expert(given)
     if callable(getattr(given, "predict", None)) and not isinstance(given, type):
-        return Expert(BatchFunction(predicting(given), env.spec))
+        return Expert(BatchFunction(predicting(given), _shapes(env)))
     if callable(given):
-        return Expert(BatchFunction(given, env.spec), values=getattr(given, "values", None))
+        return Expert(BatchFunction(given, _shapes(env)), values=getattr(given, "values", None))
     raise SpecError(f"expert is a {type(given).__name__}: pass a policy, a function, a model with predict, or {KINDS}")
+
+
+def _shapes(env: Environment | GymnasiumEnvironment) -> Spec:
+    """The spec of an environment for a function, which reads only its shapes: bounds and horizon may be unknown yet."""
+    if isinstance(env, GymnasiumEnvironment):
+        env = env.without_bounds()
+        env = env.with_horizon(1) if env.horizon is None else env
+    return env.spec
 
 
 def _shown(given: Any) -> str:

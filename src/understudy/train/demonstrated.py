@@ -12,6 +12,7 @@ from typing import Any
 from understudy.collect.recording import record
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import NeedsError
+from understudy.core.statistics import Sample, interval
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
 from understudy.experts.expert import Expert
@@ -52,13 +53,15 @@ def record_demonstrations(
     workers: int | None = None,
     step_timeout: float = STEP_TIMEOUT,
 ) -> Demonstrations:
-    """Record episodes of an expert, and say so in one line. Queries of a budget are not counted."""
+    """Record episodes of an expert, and say so in one line with their return. Queries of a budget are not counted."""
     count = EPISODES if episodes is None else episodes
+    recorded = record(
+        env, expert, count, SEED, deterministic=expert.deterministic, workers=workers, step_timeout=step_timeout
+    )
     print(
-        f"No demonstrations are named: recording {count} episodes of {expert.name} in {env.name} (seed {SEED})",
+        f"No demonstrations are named: recorded {count} episodes of {expert.name} in {env.name} (seed {SEED}), return "
+        f"{interval(Sample.of(recorded.returns))}",
         file=sys.stderr,
         flush=True,
     )
-    return record(
-        env, expert, count, SEED, deterministic=expert.deterministic, workers=workers, step_timeout=step_timeout
-    )
+    return recorded

@@ -36,11 +36,11 @@ def score(actor: Actor, training: dict[str, Any], env: Any, episodes: int, seed:
     if env is None:
         env = actor.about.get("env") or (training.get("demonstrations") or {}).get("env")
         if training.get("env") is not None:
-            env = NamedEnv.from_file(training["env"], "the policy's run")
+            env = NamedEnv.from_file(training["env"], "config.json of the run")
         elif not isinstance(env, str):
             raise NeedsError("the policy's environment has no registered name: pass --env")
         else:
-            check_import(env, "the policy's file")
+            check_import(env, "policy.npz")
     stated = (training.get("demonstrations") or {}).get("expert_return")
     std = float("nan") if stated is None or stated["std"] is None else stated["std"]
     return evaluate(
@@ -136,10 +136,11 @@ def _front_matter(title: str, algorithm: str, env: str, results: dict[str, Any] 
 
 def _task(what: Export) -> list[tuple[str, object]]:
     spec = what.actor.spec
-    parts = ", ".join(f"{name} ({size})" for name, size in spec.obs_parts)
+    parts = ", ".join(f"{name} ({count})" for name, count in spec.obs_parts)
+    size = " × ".join(str(count) for count in spec.obs_shape)
     rows: list[tuple[str, object]] = [
         ("environment", what.actor.about.get("env") or "not recorded"),
-        ("observations", f"{list(spec.obs_shape)} float32 numbers" if spec.obs_shape else "the index of a state"),
+        ("observations", f"{size} float32 numbers" if size else "the index of a state"),
         *([("parts of the observation", parts)] if parts else []),
     ]
     if isinstance(spec.action, Continuous):
@@ -157,7 +158,7 @@ def _task(what: Export) -> list[tuple[str, object]]:
 def _training(facts: dict[str, Any]) -> list[tuple[str, object]]:
     about, export = facts["about"], facts["export"]
     algorithm, data = export.get("algorithm") or {}, export.get("demonstrations") or {}
-    title = " ".join(str(algorithm[name]) for name in ("title", "preset") if algorithm.get(name))
+    title = ", preset ".join(str(algorithm[name]) for name in ("title", "preset") if algorithm.get(name))
     versions = " ".join(f"{name}={version}" for name, version in (export.get("versions") or {}).items())
     rows = [
         ("algorithm", title or about.get("algorithm")),

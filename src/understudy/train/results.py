@@ -136,7 +136,7 @@ class Result:
         if env is None:
             env = self.named_env
         if env is None:
-            raise NeedsError("the environment of these demonstrations has no registered name: pass env=")
+            raise NeedsError("the environment of these demonstrations has no registered name: pass env= (--env)")
         return env
 
     @property
@@ -145,7 +145,7 @@ class Result:
 
         A file names it, so code of its own needs the person's consent.
         """
-        where, named = "the run's config.json", self.config.get("env")
+        where, named = "config.json of the run", self.config.get("env")
         if named is not None:
             return NamedEnv.from_file(named, where)
         name = self.config["demonstrations"]["env"]

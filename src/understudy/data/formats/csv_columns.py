@@ -51,7 +51,7 @@ class Header:
         self.act = [self.names.index("action")] if self.discrete else self.act
         if not self.obs or not self.act:
             what = "observation.NAME or obs_0, obs_1" if not self.obs else "action.NAME, action_0 or action"
-            raise check.error(f"it has no columns {what}, only {quoted(', '.join(names))}")
+            raise check.error(f"it has no columns {what}, only {quoted(', '.join(names))}: rename them")
         if self.next and len(self.next) != len(self.obs):
             raise check.error(
                 f"it has {len(self.next)} columns of next observations, and {len(self.obs)} of observations"

@@ -119,7 +119,8 @@ def _ends(
     if horizon is None:
         raise DemonstrationError(
             f"'{file.name}' has no timeouts, so it does not say where a time limit cut its episodes: begin its name "
-            f"with {', '.join(HORIZONS)} (1,000 steps), or pass ends='terminal' if all episodes end in terminal states"
+            f"with {', '.join(HORIZONS)} (1,000 steps), or pass ends='terminal' (--ends terminal) "
+            "if all episodes end in terminal states"
         )
     return _cut(ended, horizon), horizon
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from understudy.core.errors import RunError
-from understudy.core.paths import check_own_file
+from understudy.core.paths import check_no_own_directory, check_own_file
 from understudy.core.types import Continuous
 from understudy.core.version import __version__
 from understudy.deploy import Policy
@@ -85,6 +85,7 @@ class Export:
     def replaceable(self, path: Path, files: tuple[str, ...], start: str) -> tuple[str, ...]:
         """The files that may be replaced in a directory: none, or these if the first begins with our text."""
         if not self.replace:
+            check_no_own_directory(path, files[0], start)
             return ()
         if path.is_dir():
             check_own_file(path / files[0], start)

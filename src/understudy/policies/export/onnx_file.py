@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import missing_extra
-from understudy.core.paths import check_new_file, check_own_file
+from understudy.core.paths import REPLACE, check_new_file, check_own_file
 from understudy.core.storage import atomic_file
 from understudy.core.types import Continuous
 from understudy.core.version import __version__
@@ -39,7 +39,7 @@ def write(path: Path, what: Export) -> Written:
     if what.replace:
         check_own_file(path, START)
     else:
-        check_new_file(path)
+        check_new_file(path, REPLACE)
     try:
         import onnx
         import onnxruntime
