@@ -266,5 +266,5 @@ def test_plain_weights_are_those_of_networks_without_normalized_observations():
 
 
 def test_the_scripted_expert_acts_stochastically_when_it_is_named_too():
-    unnamed, named = (us.record("Pendulum", expert, episodes=2, progress=False) for expert in (None, "scripted"))
+    unnamed, named = (us.record("Forest", expert, episodes=2, progress=False) for expert in (None, "scripted"))
     np.testing.assert_array_equal(named.actions, unnamed.actions)
