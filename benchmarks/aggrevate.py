@@ -20,7 +20,7 @@ from understudy.envs.forest import Forest
 from understudy.game import Algorithm
 from understudy.paper.forest_trials import run_trials
 from understudy.paper.on_q_trials import COLUMNS
-from understudy.train.results import write_csv
+from understudy.train.tables import write_csv
 
 LEARNERS: dict[str, Algorithm] = {
     "aggrevate, default": us.aggrevate(),

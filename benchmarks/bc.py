@@ -20,7 +20,7 @@ import tyro
 
 import understudy as us
 from understudy.train import loop as run
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 HERE = Path(__file__).parent
 OBS, ACT = 26, 6  # HalfCheetah's

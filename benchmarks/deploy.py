@@ -26,7 +26,7 @@ import tyro
 import understudy as us
 from understudy.core.types import Spec
 from understudy.policies import Actor, Deterministic, Normalization, Normalized
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 HERE = Path(__file__).parent
 OBS, ACT, WIDTH = 26, 6, 256  # sizes of HalfCheetah

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import understudy as us
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 OUT = Path(__file__).parent.parent / "docs/results/exploration.csv"
 EPISODES = 25

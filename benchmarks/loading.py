@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from understudy.core.memory import readable
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 OUT = Path(__file__).parent.parent / "docs/results/loading.csv"
 NUMBERS, ACTIONS, LENGTH = 50, 4, 1000

@@ -37,7 +37,8 @@ from understudy.game.sampling import draw_from_both
 from understudy.policies.gaussian import Gaussian
 from understudy.policies.networks import MLP
 from understudy.train import loop as run
-from understudy.train.results import hyperparameters, provenance, write_csv
+from understudy.train.results import hyperparameters
+from understudy.train.tables import provenance, write_csv
 
 HERE = Path(__file__).parent
 OBS, ACT = 26, 6  # HalfCheetah's

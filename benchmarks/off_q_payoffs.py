@@ -23,8 +23,8 @@ from understudy.paper.figure_studies import TASKS
 from understudy.policies import Ensemble, Normalized
 from understudy.policies.actor import Actor
 from understudy.studies import Store
-from understudy.train.results import provenance, write_csv
 from understudy.train.selection import held_out, held_out_payoff
+from understudy.train.tables import provenance, write_csv
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from understudy.paper.figure_studies import TASKS
 from understudy.policies import Policy
 from understudy.policies.actor import Actor
 from understudy.train.programs import traced
-from understudy.train.results import provenance, write_csv
 from understudy.train.selection import held_out, held_out_payoff
+from understudy.train.tables import provenance, write_csv
 
 # A group's first entry may change shapes. Its settings are one program.
 Group = tuple[dict[str, Any], dict[str, dict[str, float]]]

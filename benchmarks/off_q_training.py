@@ -34,7 +34,7 @@ from understudy.paper import published
 from understudy.paper.figure_studies import TASKS, parse_learner
 from understudy.policies.actor import Actor
 from understudy.train.checkpoints import Checkpoint
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 TRAJECTORIES = 10
 

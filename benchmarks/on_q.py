@@ -37,7 +37,8 @@ from understudy.envs.forest import Dodge, Forest
 from understudy.game.critics import MLPCritic, gradient_penalty
 from understudy.paper.forest_trials import swerve
 from understudy.train import loop as run
-from understudy.train.results import hyperparameters, provenance, write_csv
+from understudy.train.results import hyperparameters
+from understudy.train.tables import provenance, write_csv
 
 HERE = Path(__file__).parent
 MANY = 10

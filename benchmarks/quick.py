@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import understudy as us
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 OUT = Path(__file__).parent.parent / "docs/results/quick.csv"
 SEEDS, EPISODES = 2, 50

@@ -23,7 +23,7 @@ from understudy.collect.worker import worker_count
 from understudy.collect.worker_collector import WorkerCollector
 from understudy.envs import GymnasiumEnvironment
 from understudy.train import loop as run
-from understudy.train.results import provenance
+from understudy.train.tables import provenance
 
 HERE = Path(__file__).parent
 

@@ -33,7 +33,7 @@ from understudy.core.types import Spec
 from understudy.rl import SAC
 from understudy.rl.base import Batch, Experience
 from understudy.rl.sac import SACState
-from understudy.train.results import provenance
+from understudy.train.tables import provenance
 
 HERE = Path(__file__).parent
 OBS, ACT, BATCH, CAPACITY = 26, 6, 256, 100_000  # sizes of HalfCheetah, and of the replay buffer

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 OUT = Path(__file__).parent.parent / "docs/results/startup.csv"
 TRAIN = ["train", "bc", "--demos", "Pendulum", "--seeds", "5", "--rounds", "1", "--gradient-steps", "1"]

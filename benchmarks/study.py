@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 OUT = Path(__file__).parent.parent / "docs/results/study-speed.csv"
 COUNTS, SEEDS, EPISODES, REPEATS = (2, 4, 6, 8, 10), 5, 4, 3

@@ -38,7 +38,7 @@ from understudy.tabular.games import Game
 from understudy.tabular.mdp import Table
 from understudy.tabular.moments import reward_box
 from understudy.tabular.solvers import CHECK_EVERY, PACE, solve
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 HERE = Path(__file__).parent
 STATES, ACTIONS, HORIZON = 50, 10, 100

@@ -30,7 +30,7 @@ from support.fuzzing import attack
 from support.hdf5_files import KINDS, attack_hdf5, make_valid
 from support.study_fuzzing import attack_study, make_studies
 from understudy.core import display
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 TARGETS = OWN_TARGETS | FORMAT_TARGETS | ARROW_TARGETS
 COUNTS = {

@@ -34,7 +34,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))  # support.mutations
 from soak_bench import GOOD, Bench, Trial
 from soak_trials import QUICK, TRIALS
 from understudy.core import display
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 VERDICTS = ("survived", "refused", "lost", "accepted", "traceback", "hung", "touched")
 

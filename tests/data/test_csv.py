@@ -24,6 +24,13 @@ def test_a_csv_file_keeps_all_but_bounds_horizon_and_origin(tmp_path, discrete):
     assert_same_facts(us.load(tmp_path / "d.csv"), given, LOST, LOST_DETAILS)
 
 
+def test_episodes_that_end_in_terminal_states_do_so_after_a_csv_file(tmp_path):
+    given = us.Demonstrations.from_arrays(np.zeros((5, 2)), np.zeros((5, 1)), [2, 3], ends="terminal")
+    assert given.terminals is None
+    given.save(tmp_path / "d.csv")
+    np.testing.assert_array_equal(us.load(tmp_path / "d.csv").transitions().terminal, given.transitions().terminal)
+
+
 def test_other_next_observations_stand_in_every_row(tmp_path):
     rng = np.random.default_rng(0)
     given = us.Demonstrations.from_arrays(

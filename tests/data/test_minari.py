@@ -313,3 +313,19 @@ def test_the_order_of_keys_in_the_file_is_kept(tmp_path):
     turned = {"type": "Dict", "subspaces": dict(reversed(spaces_["subspaces"].items()))}
     set_metadata(path, observation_space=json.dumps(turned))
     assert [name for name, _ in us.load(path).obs_parts] == ["goal", "arm.pos"]
+
+
+def test_multi_discrete_actions_with_many_combinations_are_written_and_read(tmp_path):
+    rng = np.random.default_rng(0)
+    given = us.Demonstrations.from_arrays(
+        rng.normal(size=(6, 2)),
+        rng.integers(0, 20, (6, 3)),
+        [2, 4],
+        last_observations=np.ones((2, 2)),
+        action_space=us.MultiDiscrete((20, 20, 20)),
+    )
+    given.save(f"minari:{tmp_path / 'many-v0'}")
+    read = us.load(tmp_path / "many-v0")
+    assert read.action_space == given.action_space
+    np.testing.assert_array_equal(read.actions, given.actions)
+    assert read.actions.dtype == np.int32

@@ -18,6 +18,7 @@ from understudy.core.notices import UnderstudyWarning
 from understudy.core.spaces import flat_observations
 from understudy.policies import Categorical, Independent
 from understudy.policies.gaussian import Gaussian
+from understudy.train.demonstrated import SEED
 
 SMALL = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
 ACTIONS = [
@@ -189,6 +190,16 @@ def test_dagger_clips_the_experts_answers_to_bounds_that_come_from_demonstration
     with pytest.warns(UnderstudyWarning, match="without bounds"):
         result = us.imitate(algorithm, small, us.make(Reach, 8), expert=to_goal, workers=0)
     assert [run.status for run in result.runs] == ["finished"]
+
+
+@pytest.mark.parametrize("learner", [us.bc(**SMALL), us.dagger(**SMALL, episodes_per_round=1)], ids=["bc", "dagger"])
+def test_an_expert_whose_actions_have_no_bounds_is_recorded_where_no_demonstrations_are_named(learner):
+    env = us.make(Reach, 8)
+    with pytest.warns(UnderstudyWarning, match="without bounds"):
+        result = us.imitate(learner, env=env, expert=to_goal, episodes=2, workers=0)
+    with pytest.warns(UnderstudyWarning, match="without bounds"):
+        expected = us.record(env, to_goal, 2, SEED, workers=0)
+    assert result.policy.spec.action == expected.action_space
 
 
 def test_actions_without_bounds_need_demonstrations_or_bounds():

@@ -141,6 +141,11 @@ def test_an_instance_without_a_spec_is_copied_with_its_settings():
     assert us.make(gymnasium.wrappers.TimeLimit(Reach(), 4)).horizon == 4
 
 
+def test_the_shortest_of_several_time_limits_counts():
+    limited = gymnasium.wrappers.TimeLimit(gymnasium.wrappers.TimeLimit(Reach(), 4), 9)
+    assert us.make(lambda: limited).horizon == 4
+
+
 class Unique(Reach):
     """Cannot be copied."""
 

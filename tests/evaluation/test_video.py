@@ -13,6 +13,7 @@ from PIL import Image
 import understudy as us
 from support import drawn
 from understudy.core.errors import ExtraError, RenderError, RunError, SettingError, UnderstudyError, WorkerError
+from understudy.core.notices import UnderstudyWarning
 from understudy.evaluation.rendering import film
 from understudy.evaluation.video import gif
 from understudy.policies import deterministic_policy
@@ -91,6 +92,13 @@ def test_a_gymnasium_environment_is_drawn_in_another_process():
 def test_an_environment_that_cannot_be_sent_is_drawn_in_this_process():
     env = us.make(lambda: drawn.Drawn(), 10)
     assert len(list(film(actor(env), env).frames)) == 6
+
+
+def test_an_environment_without_a_time_limit_is_drawn_with_the_horizon_of_the_policy(tmp_path):
+    policy = actor(us.make(drawn.Drawn, 3))
+    with pytest.warns(UnderstudyWarning, match="its episodes end after 3 steps"):
+        us.record_video(policy, lambda: drawn.Drawn(), tmp_path / "a.gif")
+    assert frames_of(tmp_path / "a.gif") == 4
 
 
 @pytest.mark.parametrize(

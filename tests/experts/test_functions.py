@@ -2,12 +2,15 @@
 
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import understudy as us
 from support.sb3_mutations import archive
 from understudy.core.errors import NeedsError, RunError, SpecError, UnknownNameError, WorkerError
+from understudy.core.spaces import flat_observations, unflattened
 from understudy.core.types import Spec
 from understudy.experts.expert import Expert, as_expert
 from understudy.experts.functions import BatchFunction, trial_rows
@@ -214,3 +217,56 @@ def test_names_that_are_no_experts_are_refused():
         as_expert("bundled", CART, normalization="stats.npz")
     with pytest.raises(NeedsError, match=r"expert_activation .*completes a file, and a function is none"):
         as_expert(batch, CART, activation="tanh")
+
+
+class Goals(gymnasium.Env):
+    """A dictionary of observations, and two numbers as the action."""
+
+    observation_space = spaces.Dict({"goal": spaces.MultiDiscrete([2, 3]), "arm": spaces.Box(-1, 1, (2, 2))})
+    action_space = spaces.MultiDiscrete([2, 3], start=[0, 1])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.seen = self.observation_space.sample()
+        return self.seen, {}
+
+    def step(self, action):
+        reward = float((action == self.seen["goal"] + [0, 1]).all())
+        self.seen = self.observation_space.sample()
+        return self.seen, reward, False, False, {}
+
+
+class Achieving:
+    """A model of Stable-Baselines3 for it: it takes a dictionary of batches."""
+
+    observation_space, action_space = Goals.observation_space, Goals.action_space
+
+    def predict(self, observation, deterministic=True):
+        assert observation["arm"].shape == (len(observation["goal"]), 2, 2)
+        return observation["goal"] + [0, 1], None
+
+
+def test_a_model_gets_observations_as_its_space_has_them_and_answers_in_its_action_space():
+    recorded = us.record(us.make(Goals, 5), Achieving(), 3, workers=0, progress=False)
+    assert recorded.returns.tolist() == [5.0, 5.0, 5.0]
+    assert isinstance(recorded.action_space, us.Discrete)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Goals.observation_space,
+        spaces.Discrete(4, start=2),
+        spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[1, 0], [0, 5]]),
+        spaces.Tuple([spaces.MultiBinary(3), spaces.Dict({"x": spaces.Discrete(2), "y": spaces.Box(0, 1, (1, 2))})]),
+        spaces.Box(-1, 1, ()),
+    ],
+    ids=str,
+)
+def test_flat_observations_are_unflattened_to_what_they_were(space):
+    space.seed(0)
+    rows = np.stack([flat_observations(space, space.sample()) for _ in range(4)])
+    np.testing.assert_array_equal(flat_observations(space, unflattened(space, rows), 4), rows)
+    with pytest.raises(ValueError, match="for a space of"):
+        unflattened(space, rows[0])

@@ -186,6 +186,33 @@ def test_an_observation_can_be_given_by_its_named_parts(tmp_path):
             policy(wrong)
 
 
+def test_a_batch_of_named_parts_gives_a_batch_of_actions(tmp_path):
+    net = MLP((np.eye(3, 1, dtype=np.float32),), (np.zeros(1, np.float32),), "identity")
+    spec = us.Spec((3,), us.Continuous((-9.0,), (9.0,)), 9, obs_parts=(("arm", 2), ("goal", 1)))
+    actor = us.Actor(Deterministic(net), spec)
+    actor.save(tmp_path / "p.npz")
+    for policy in (actor, understudy.deploy.load(tmp_path / "p.npz")):
+        assert policy({"goal": [5.0], "arm": [2.0, 3.0]}).tolist() == [2.0]
+        for rows in (1, 2, 3):
+            arm = np.arange(2.0 * rows).reshape(rows, 2)
+            np.testing.assert_array_equal(policy({"arm": arm, "goal": np.zeros((rows, 1))}), arm[:, :1])
+        with pytest.raises(SpecError, match="the policy takes arm"):
+            policy({"arm": np.zeros((3, 2)), "goal": np.zeros((2, 1))})
+    with pytest.raises(SpecError, match="the policy takes an array"):
+        us.load_expert("Pendulum-v1")({"arm": [1.0, 2.0, 3.0]})
+
+
+def test_a_change_of_the_returned_action_does_not_move_the_limit_of_the_next_one(tmp_path):
+    us.load_expert("Pendulum-v1").export(tmp_path / "p", max_change=0.5)
+    policy = understudy.deploy.load(tmp_path / "p")
+    policy.reset(last_action=[0.0])
+    observation = np.array([0.0, 1.0, 1.0], np.float32)
+    first = policy(observation)
+    before = first.copy()
+    first *= -3  # a caller that scales its own array
+    assert np.abs(policy(observation) - before).max() <= 0.5 + 1e-6
+
+
 def test_the_index_of_a_state_must_be_one(tmp_path):
     path = {path.stem: path for path in make_policies(tmp_path)}["table"]
     policy = understudy.deploy.load(path)

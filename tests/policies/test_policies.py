@@ -1,8 +1,10 @@
 """Policies: the same actions on NumPy and JAX, densities that integrate to one, memory within an episode, files."""
 
+import dataclasses
 import gc
 import json
 import pickle
+import types
 import weakref
 
 import equinox as eqx
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.core.errors import RunError
+from understudy.core.errors import RunError, SpecError
 from understudy.core.types import Dataset, Spec
 from understudy.policies import (
     Carry,
@@ -25,7 +27,7 @@ from understudy.policies import (
     ensemble,
     start,
 )
-from understudy.policies.actor import FORMAT, Actor
+from understudy.policies.actor import FORMAT, Actor, check_fits
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
@@ -233,3 +235,14 @@ def test_a_file_of_another_format_is_refused(tmp_path):
         np.savez(tmp_path / "other.npz", **arrays)
         with pytest.raises(RunError, match=f"format {other}"):
             us.load_policy(tmp_path / "other.npz")
+
+
+def test_a_policy_is_refused_where_the_parts_of_an_observation_have_another_order():
+    parts = (("arm", 2), ("goal", 2))
+    spec = us.Spec((4,), us.Continuous((-1.0,), (1.0,)), 9, obs_parts=parts)
+    actor = us.Actor(Deterministic.init(jax.random.key(0), 4, 1, (8,)), spec)
+    env = types.SimpleNamespace(name="Arm", spec=spec)
+    check_fits(actor, env)
+    env.spec = dataclasses.replace(spec, obs_parts=parts[::-1])
+    with pytest.raises(SpecError, match=r"in the order arm, goal; Arm has goal, arm"):
+        check_fits(actor, env)

@@ -25,7 +25,7 @@ from understudy.studies.report.comparisons import compare
 from understudy.studies.report.formatting import number
 from understudy.studies.report.learners import group_by_task, without_result
 from understudy.studies.report.summary import summarize
-from understudy.train.results import write_csv
+from understudy.train.tables import write_csv
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\"'&"
 COMMAND = "understudy study report reward.toml"

@@ -8,6 +8,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -520,3 +521,38 @@ def test_a_task_without_bundled_demonstrations_says_how_to_record_them(tmp_path)
     (tmp_path / "a.toml").write_text(text)
     with pytest.raises(NeedsError, match="understudy demos record Acrobot-v1 --expert EXPERT"):
         load_demonstrations(Study.load(tmp_path / "a.toml"))
+
+
+def test_a_spec_without_inputs_of_the_critic_does_not_name_them() -> None:
+    """Its text is part of the digests that name stored cells: a new field must not make them unknown."""
+    spec = understudy.Spec((2,), understudy.Discrete(3), 9)
+    plain = "Spec(obs_shape=(2,), action=Discrete(n=3), horizon=9, policy_obs=None, obs_parts=())"
+    assert repr(spec) == plain
+    assert repr(replace(spec, critic_obs=(1,))) == f"{plain[:-1]}, critic_obs=(1,))"
+
+
+@pytest.mark.parametrize("change", [{"env_args": {"g": 5.0}}, {"wrap": ("gymnasium.wrappers:ClipAction",)}], ids=str)
+def test_bundled_demonstrations_are_not_those_of_a_changed_environment(change: dict[str, Any]) -> None:
+    entries = (Entry("bc"),)
+    with pytest.raises(NeedsError, match=r'come from the environment without: .*demos = "Pendulum-v1"'):
+        Study("s", tasks=(Task("Pendulum-v1", **change),), algorithms=entries).groups()
+    named = Study("s", tasks=(Task("Pendulum-v1", "Pendulum-v1", **change),), algorithms=entries)
+    plain = Study("s", tasks=(Task("Pendulum-v1"),), algorithms=entries)
+    keys = [{cell.key for group in study.groups() for cell in group.cells} for study in (named, plain)]
+    assert not keys[0] & keys[1]
+
+
+@pytest.mark.parametrize(
+    ("demos", "resolved"),
+    [
+        ("d.npz", "{folder}/d.npz"),
+        ("npz:d.npz", "npz:{folder}/d.npz"),
+        ("minari:D4RL/door/human-v2", "minari:D4RL/door/human-v2"),
+        ("CartPole-v1", "CartPole-v1"),
+        ("absent.npz", "{folder}/absent.npz"),
+    ],
+)
+def test_demonstrations_in_a_file_are_paths_names_or_formats(tmp_path: Path, demos: str, resolved: str) -> None:
+    understudy.load("Pendulum", 1).save(tmp_path / "d.npz")
+    study = load_study(tmp_path, f'[[task]]\nenv = "Pendulum"\ndemos = "{demos}"\n[[algorithm]]\nname = "bc"\n')
+    assert study.tasks[0].demos == resolved.format(folder=tmp_path)

@@ -263,3 +263,8 @@ def test_plain_weights_are_those_of_networks_without_normalized_observations():
     moved = replace(normalization, obs_mean=normalization.obs_mean + 1)
     assert plain_weights(us.Actor(Normalized(gaussian, moved), spec)) is None
     assert plain_weights(us.Actor(us.make("Pendulum").expert(), spec)) is None
+
+
+def test_the_scripted_expert_acts_stochastically_when_it_is_named_too():
+    unnamed, named = (us.record("Forest", expert, episodes=2, progress=False) for expert in (None, "scripted"))
+    np.testing.assert_array_equal(named.actions, unnamed.actions)

@@ -33,7 +33,8 @@ from understudy.evaluation.video import check_video
 from understudy.experts.bundled import bundled_experts
 from understudy.tabular.classical import CARDS
 from understudy.train.logs import check_kinds, log_evaluation
-from understudy.train.results import RETURNS, load_run, result_rows, write_csv
+from understudy.train.results import load_run
+from understudy.train.tables import RETURNS, result_rows, write_csv
 
 
 def algorithms() -> None:

@@ -29,7 +29,7 @@ from understudy.game import Algorithm
 from understudy.paper.forest_trials import DEMONSTRATIONS, clear_swerve
 from understudy.train.imitate import imitate
 from understudy.train.results import OWN_FILES as RUN_FILES
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 EVALUATION_EPISODES = 200
 SEEDS = 5

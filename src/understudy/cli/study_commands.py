@@ -24,7 +24,7 @@ from understudy.studies.plan import Study
 from understudy.studies.reading import from_dict
 from understudy.studies.records import FINAL
 from understudy.studies.running import last_failure, run
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 REPORT = ("report.html", "table.md", "results.csv", "figure.png", "figure.svg")
 """Files of a report."""

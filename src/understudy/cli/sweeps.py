@@ -21,7 +21,8 @@ from understudy.core.paths import check_new_directory
 from understudy.game import Algorithm
 from understudy.studies.sweeps import check_axes, is_tuple
 from understudy.train import resuming
-from understudy.train.results import Result, hyperparameters, load_run, provenance
+from understudy.train.results import Result, hyperparameters, load_run
+from understudy.train.tables import provenance
 
 OUT = "--out"
 HINT = "choose another --out, or add --replace"

@@ -70,7 +70,8 @@ def record(
     if expert_timeout:
         recorded = replace(recorded, timeout=expert_timeout)
     if deterministic is None:
-        deterministic = expert is not None or recorded.deterministic
+        scripted = expert is None or (isinstance(expert, str) and expert == "scripted")
+        deterministic = recorded.deterministic if scripted else True
     mode = bool(deterministic)
 
     def play(vector: MakeVector | None, attempt: int) -> Episodes:

@@ -95,6 +95,40 @@ def flat_observations(space: spaces.Space[Any], value: Any, count: int | None = 
     return flat[0] if count is None else flat
 
 
+def unflattened(space: spaces.Space[Any], rows: np.ndarray) -> Any:
+    """A batch of flat observations as the space has them, each leaf with a leading axis: undoes `flat_observations`.
+
+    Raises ValueError if their size is another.
+    """
+    sizes = [width(one) for _, one in leaves(space)]
+    if rows.ndim != 2 or rows.shape[1] != sum(sizes):
+        raise ValueError(f"observations of shape {rows.shape} for a space of {sum(sizes)} numbers")
+    columns = iter(np.split(rows, np.cumsum(sizes)[:-1], axis=1))
+
+    def value(one: spaces.Space[Any]) -> Any:
+        if isinstance(one, spaces.Dict):
+            return {name: value(inner) for name, inner in one.spaces.items()}
+        if isinstance(one, spaces.Tuple):
+            return tuple(value(inner) for inner in one.spaces)
+        found = next(columns)
+        if isinstance(one, spaces.Discrete):
+            return found.argmax(axis=1) + int(one.start)
+        if isinstance(one, spaces.MultiDiscrete):
+            parts = np.split(found, np.cumsum(one.nvec.reshape(-1))[:-1], axis=1)
+            numbers = np.stack([part.argmax(axis=1) for part in parts], axis=1) + one.start.reshape(-1)
+            return numbers.reshape(len(rows), *one.shape)
+        return found.reshape(len(rows), *(one.shape or ())).astype(one.dtype)
+
+    return value(space)
+
+
+def is_plain(space: spaces.Space[Any]) -> bool:
+    """Whether a space has flat rows of numbers, or numbers from 0 on: nothing is converted."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.start) == 0
+    return isinstance(space, spaces.Box) and len(space.shape) == 1
+
+
 def _at(value: Any, path: Path, space: spaces.Space[Any]) -> Any:
     for name in path:
         if isinstance(space, spaces.Tuple):

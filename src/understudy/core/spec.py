@@ -54,6 +54,11 @@ class Spec:
     critic_obs: tuple[int, ...] | None = None
     """Indices of the flat observation that critics and moment functions see; None: all."""
 
+    def __repr__(self) -> str:
+        """Without the critic's inputs where it sees all: the digests that name a study's cells contain this text."""
+        fields = {name: value for name, value in vars(self).items() if name != "critic_obs" or value is not None}
+        return f"Spec({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
     def __post_init__(self) -> None:
         check_parts(self.obs_parts, self.obs_size)
         for name in ("policy_obs", "critic_obs"):

@@ -121,7 +121,7 @@ class Policy:
             change = clamp(actions - state.last, -self._limit, self._limit)
             actions = np.where(np.isnan(state.last), actions, state.last + change)
         actions = self._checked(actions)
-        last = None if self._limit is None else actions
+        last = None if self._limit is None else actions.copy()  # the caller may change its own
         return (actions[0] if single else actions), None if self.stateless else State(state.t + 1, state.drawn, last)
 
     def _begun(
@@ -143,18 +143,7 @@ class Policy:
         return State(np.where(begins, t, old.t), np.where(begins, drawn, old.drawn), last)
 
     def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
-        if self._parts and isinstance(observation, dict):
-            observation = self._joined(observation)
-        return batch_of(observation, self._shape, self._states, self.error)
-
-    def _joined(self, observation: dict[str, Any]) -> np.ndarray:
-        """One observation as a row, from its named parts."""
-        parts = [(name, size, np.ravel(observation.get(name, ()))) for name, size in self._parts]
-        wrong = [name for name, size, part in parts if part.size != size]
-        if wrong or len(observation) != len(parts):
-            wanted = ", ".join(f"{name} ({size} numbers)" for name, size in self._parts)
-            raise self.error(f"observation has the parts {', '.join(map(str, observation))}: the policy takes {wanted}")
-        return np.concatenate([part for _, _, part in parts])
+        return batch_of(joined(observation, self._parts, self.error), self._shape, self._states, self.error)
 
     def _checked(self, actions: np.ndarray) -> np.ndarray:
         """Actions in their type, within their bounds, and finite."""
@@ -168,6 +157,28 @@ class Policy:
     def __repr__(self) -> str:
         shown = {key: value for key, value in self.about.items() if not isinstance(value, dict)}
         return f"Policy({json.dumps(shown)[1:-1]})"
+
+
+def joined(observation: Any, parts: Any, error: type[Exception]) -> Any:
+    """An observation without its names: a dictionary of parts becomes a row, or rows if each part has a batch."""
+    if not isinstance(observation, dict):
+        return observation
+    found = [np.asarray(observation.get(name, ())) for name, _ in parts]
+    rows = len(found[0]) if found and found[0].ndim else 1
+    batch = all(
+        part.ndim and len(part) == rows and part.size == rows * size
+        for part, (_, size) in zip(found, parts, strict=True)
+    )
+    if batch and (rows > 1 or all(part.ndim > 1 for part in found)):
+        columns = [part.reshape(rows, -1) for part in found]
+    else:
+        columns = [part.reshape(-1) for part in found]
+        batch = all(part.size == size for part, (_, size) in zip(columns, parts, strict=True))
+    if not batch or not parts or len(observation) != len(parts):
+        given = ", ".join(f"{name} {np.shape(part)}" for name, part in observation.items())
+        wanted = ", ".join(f"{name} ({size} numbers)" for name, size in parts) or "an array"
+        raise error(f"observation has the parts {given}: the policy takes {wanted}, or a batch of each")
+    return np.concatenate(columns, axis=-1)
 
 
 def batch_of(

@@ -149,12 +149,14 @@ class Maker:
 def time_limit(env: Env) -> int | None:
     """The steps after which an environment truncates an episode; None: it has no limit."""
     one: Any = env
+    limits: list[int] = []
     while isinstance(one, gymnasium.Wrapper):
         if isinstance(one, gymnasium.wrappers.TimeLimit):
-            return int(one._max_episode_steps)
+            limits.append(int(one._max_episode_steps))
         one = one.env
-    limit = env.spec.max_episode_steps if env.spec is not None else None
-    return None if limit is None else int(limit)
+    if not limits and env.spec is not None and env.spec.max_episode_steps is not None:
+        limits.append(int(env.spec.max_episode_steps))
+    return min(limits, default=None)
 
 
 def _wrappers(wrap: Any) -> tuple[Wrap, ...]:

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from understudy.core.errors import SpecError, UnderstudyError, WorkerError, install_command
-from understudy.core.spaces import Path, actions_of, flat_observations, leaves
+from understudy.core.spaces import Path, actions_of, flat_observations, is_plain, leaves
 from understudy.core.text import quoted
 
 T = TypeVar("T")
@@ -87,8 +87,7 @@ class CheckedEnv:
         self._shape = space.shape or ()
         self._leaves = None if flat else list(leaves(space))
         """The parts of an observation that is not a flat Box."""
-        plain = isinstance(actions, gymnasium.spaces.Box) and len(actions.shape) == 1
-        plain = plain or (isinstance(actions, gymnasium.spaces.Discrete) and actions.start == 0)
+        plain = is_plain(actions)
         self._decode = None if plain else actions_of(actions, name).decode
         """From a policy's actions to the environment's, if they differ."""
         self._dtype: Any = actions.dtype

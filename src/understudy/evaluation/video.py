@@ -26,8 +26,9 @@ from understudy.core.errors import (
 from understudy.core.paths import REPLACE, check_new_file, checked_path
 from understudy.core.storage import atomic_file
 from understudy.core.text import quoted
-from understudy.envs import Environment, GymnasiumEnvironment, make
+from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished
 from understudy.evaluation.rendering import film
+from understudy.evaluation.returns import completed
 from understudy.policies.actor import Actor, check_fits
 
 ENDINGS = (".mp4", ".gif")
@@ -88,7 +89,7 @@ def record_video(
     check_whole(1, episodes=episodes)
     check_seed(seed)
     check_not_negative(step_timeout=step_timeout)
-    environment = make(env)
+    environment = completed(make_unfinished(env), policy)
     check_fits(policy, environment)
     title = f"drawing {episodes} {'episode' if episodes == 1 else 'episodes'} of {environment.name}"
     with display.working(title, progress), atomic_file(path, replace) as partial:

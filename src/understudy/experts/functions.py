@@ -8,11 +8,13 @@ other. If the first batch of real observations fits, it is the trial, and the fu
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from gymnasium import Space, spaces
 
 from understudy.core.errors import SpecError, WorkerError
+from understudy.core.spaces import actions_of, is_plain, unflattened
 from understudy.core.types import Discrete, Spec
 from understudy.envs.stepping import FAILURES, as_numbers, reason
 from understudy.experts.answers import check_numbers
@@ -104,16 +106,25 @@ def predicting(model: Any) -> Function:
     """The function of a batch of a model with `predict`, such as one of Stable-Baselines3.
 
     `predict` returns (actions, state), or actions only. If it takes `deterministic`, that is set. A model whose
-    environment is in a VecNormalize gets normalized observations, as in its training.
+    environment is in a VecNormalize gets normalized observations, as in its training. If a model has the spaces of
+    Gymnasium, it gets observations as its space has them, such as a dictionary of parts, and its actions may be those
+    of a MultiDiscrete space.
     """
     options = {"deterministic": True} if _takes(model.predict, "deterministic") else {}
     find = getattr(model, "get_vec_normalize_env", None)
     normalizer = find() if callable(find) else None
+    observed, acted = (getattr(model, name, None) for name in ("observation_space", "action_space"))
+    rows = not isinstance(observed, Space) or (isinstance(observed, spaces.Box) and is_plain(observed))
+    encode = (
+        actions_of(acted, type(model).__name__).encode if isinstance(acted, Space) and not is_plain(acted) else None
+    )
 
     def predict(obs: np.ndarray) -> Any:
-        seen = obs if normalizer is None else normalizer.normalize_obs(obs)
+        seen = obs if rows else unflattened(cast("Space[Any]", observed), obs)
+        seen = seen if normalizer is None else normalizer.normalize_obs(seen)
         returned = model.predict(seen, **options)
-        return returned[0] if isinstance(returned, tuple) and len(returned) == 2 else returned
+        actions = returned[0] if isinstance(returned, tuple) and len(returned) == 2 else returned
+        return actions if encode is None else encode(np.asarray(actions))
 
     predict.__name__ = f"{type(model).__name__}.predict"
     return predict

@@ -53,7 +53,8 @@ from understudy.studies.training import holdout_fraction, make_record
 from understudy.studies.work import RECORDS
 from understudy.train.checkpoints import Checkpoint
 from understudy.train.imitate import imitate
-from understudy.train.results import Result, write_csv
+from understudy.train.results import Result
+from understudy.train.tables import write_csv
 
 DEMONSTRATED_STEPS = 1024
 """Demonstrated steps at which critic values and rewards are averaged."""

@@ -22,7 +22,7 @@ from understudy.studies.plan import BUNDLED
 from understudy.studies.report import table
 from understudy.studies.running import run
 from understudy.studies.training import ProgressFactory
-from understudy.train.results import write_csv
+from understudy.train.tables import write_csv
 
 TaskName = Literal["halfcheetah", "ant"]
 TASKS: dict[str, str] = {"halfcheetah": "HalfCheetahBulletEnv-v0", "ant": "AntBulletEnv-v0"}

@@ -20,7 +20,7 @@ from understudy.paper.figure_studies import check_out
 from understudy.paper.forest_trials import DEMONSTRATIONS, Learner
 from understudy.paper.on_q_trials import COLUMNS, Trials, provenance_columns
 from understudy.policies import Policy
-from understudy.train.results import write_csv
+from understudy.train.tables import write_csv
 
 Part = Literal["figure", "ablation", "budget", "unseen"]
 CLONED_FLIGHTS = (10, 20, 40, 80, 160)

@@ -34,7 +34,7 @@ from understudy.policies.actor import Actor
 from understudy.policies.networks import Activation
 from understudy.studies.training import ProgressFactory
 from understudy.train.imitate import imitate
-from understudy.train.results import write_csv
+from understudy.train.tables import write_csv
 
 ENV = "LunarLander-v3"
 POLICY_OBS = (0, 1, 2, 3, 4, 5)

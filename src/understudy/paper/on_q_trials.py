@@ -8,7 +8,7 @@ import numpy as np
 from understudy.core.statistics import Sample
 from understudy.studies.curves import Curve
 from understudy.studies.records import FINAL
-from understudy.train.results import provenance
+from understudy.train.tables import provenance
 
 PROVENANCE = ["command", "versions", "date"]
 COLUMNS = ["env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return", "queries", *PROVENANCE]

@@ -29,7 +29,7 @@ from understudy.studies.curves import Curve
 from understudy.studies.groups import study_records
 from understudy.studies.report import table
 from understudy.studies.running import run
-from understudy.train.results import provenance, write_csv
+from understudy.train.tables import provenance, write_csv
 
 ENV = "CartPole-v1"
 CART_VELOCITY = 1

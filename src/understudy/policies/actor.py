@@ -10,13 +10,14 @@ import jax
 import numpy as np
 
 from understudy.core.errors import SpecError
+from understudy.core.parts import reordered
 from understudy.core.paths import checked_path
 from understudy.core.storage import write_npz
 from understudy.core.text import quoted
 from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec, action_kind
 from understudy.deploy.files import read_file
 from understudy.deploy.forward import clamp
-from understudy.deploy.policy import FORMAT, STRUCTURE, batch_of
+from understudy.deploy.policy import FORMAT, STRUCTURE, batch_of, joined
 from understudy.deploy.structure import describe_spec
 from understudy.policies.base import Carry, Policy, step
 from understudy.policies.combined import Tabular, TimeIndexed
@@ -62,8 +63,12 @@ class Actor:
         deterministic: bool = True,
         random: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Carry | None]:
-        """(actions, next state). `episode_start` marks observations that start an episode; samples use `random`."""
-        obs, single = batch_of(observation, self.spec.obs_shape, self._states, SpecError)
+        """(actions, next state). `episode_start` marks observations that start an episode; samples use `random`.
+
+        An observation with named parts may be a dictionary of them, and a batch a dictionary of batches.
+        """
+        flat = joined(observation, self.spec.obs_parts, SpecError)
+        obs, single = batch_of(flat, self.spec.obs_shape, self._states, SpecError)
         source = np.random.default_rng() if random is None else random
         if state is None:
             state = self.policy.reset(source, (len(obs),))
@@ -129,6 +134,11 @@ def check_fits(actor: Actor, env: Any) -> None:
         fits = actor.spec.action == spec.action
     if spec.obs_shape != actor.spec.obs_shape or not fits:
         raise SpecError(f"the policy was trained for {_summary(actor.spec)}; {env.name} has {_summary(spec)}")
+    if reordered(actor.spec.obs_parts, spec.obs_parts) is not None:
+        names = [quoted(", ".join(name for name, _ in one.obs_parts)) for one in (actor.spec, spec)]
+        raise SpecError(
+            f"the policy takes the parts of an observation in the order {names[0]}; {env.name} has {names[1]}"
+        )
 
 
 def _summary(spec: Spec) -> str:

@@ -1,8 +1,8 @@
 """Studies: algorithms × tasks × numbers of demonstrations × seeds, trained, stored and reported.
 
-    plan, reading, settings    a study and its TOML file
+    plan, reading, settings    a study and its TOML file; sweeps: lists of values
     groups                     its cells, grouped by compiled program
-    cells, claims              the directory of results, and its locks
+    cells, records             the directory of results, and what a cell's file holds
     running, training          training the cells that have not finished; evaluator, interrupts, on_ray
     curves                     returns by seed and by x
     report/                    page, figures and tables

@@ -92,21 +92,29 @@ def make_environments(
 
 def load_demonstrations(study: Study) -> dict[str, Demonstrations]:
     """The demonstrations of every task, by environment."""
-    for task in study.tasks:
-        if task.demos == BUNDLED and task.env not in bundled():
-            make_unfinished(task.env)  # raises if the name is unknown
-            raise NeedsError(
-                f'{quoted(task.env)} has no bundled demonstrations: add demos = "demos.npz" to its [[task]]; '
-                f"`understudy demos record {quoted(task.env)} --expert EXPERT --out demos.npz` records them"
-            )
-        if task.demos == BUNDLED and names_another_expert(task.env, task.expert):
-            notice(
-                f"{quoted(task.env)} has the expert {quoted(task.expert)}, and the bundled demonstrations are those of "
-                'another one: demos = "FILE" in its [[task]] names others'
-            )
-    return {
-        task.env: demonstrations_of(task.env) if task.demos == BUNDLED else load(task.demos) for task in study.tasks
-    }
+    return {task.env: _bundled_of(task) if task.demos == BUNDLED else load(task.demos) for task in study.tasks}
+
+
+def _bundled_of(task: Task) -> Demonstrations:
+    """The bundled demonstrations of a task. Raises if its environment is another than the one they come from."""
+    if task.env not in bundled():
+        make_unfinished(task.env)  # raises if the name is unknown
+        raise NeedsError(
+            f'{quoted(task.env)} has no bundled demonstrations: add demos = "demos.npz" to its [[task]]; '
+            f"`understudy demos record {quoted(task.env)} --expert EXPERT --out demos.npz` records them"
+        )
+    changed = [name for name in ("env_args", "wrap") if name in task.env_settings]
+    if changed:
+        raise NeedsError(
+            f"task {task.env} has {' and '.join(changed)}, and its bundled demonstrations come from the environment "
+            f'without: add demos = to the task (demos = "{task.env}" for those)'
+        )
+    if names_another_expert(task.env, task.expert):
+        notice(
+            f"{quoted(task.env)} has the expert {quoted(task.expert)}, and the bundled demonstrations are those of "
+            'another one: demos = "FILE" in its [[task]] names others'
+        )
+    return demonstrations_of(task.env)
 
 
 def plan_groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = None) -> list[Group]:

@@ -160,7 +160,7 @@ class Task(_Checked):
     env: str
     """Name of the environment."""
     demos: str = BUNDLED
-    """Demonstrations: what `load` takes, or "bundled" for those in the package."""
+    """What `understudy.load` takes: a data set, or "format:path"; or "bundled" for those in the package."""
     trajectories: tuple[int, ...] = ()
     """Numbers of demonstrated episodes to train on, one run for each. Empty: one run on all of them."""
     expert: str | None = None

@@ -49,7 +49,8 @@ from understudy.studies.work import (
 )
 from understudy.train.checkpoints import has_checkpoint
 from understudy.train.imitate import HOLDOUT, imitate
-from understudy.train.results import Result, provenance
+from understudy.train.results import Result
+from understudy.train.tables import provenance
 
 ProgressFactory = Callable[[str], AbstractContextManager[Bar]]
 """Takes a title; the context manager gives the function that reports progress. Training has the group's name."""

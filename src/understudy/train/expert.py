@@ -41,8 +41,8 @@ from understudy.rl.ppo import PPO
 from understudy.rl.sac import SAC
 from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
 from understudy.train.learn import Learned, learn
-from understudy.train.results import write_csv
 from understudy.train.resuming import claimed_output, clean_up
+from understudy.train.tables import write_csv
 
 EPISODES = 25
 SELECTION_SEED, SCORING_SEED = 0, 1

@@ -39,9 +39,10 @@ from understudy.train.completing import completed
 from understudy.train.contract import check_moments
 from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
 from understudy.train.logs import Logs
-from understudy.train.results import Result, Run, hyperparameters, provenance
+from understudy.train.results import Result, Run, hyperparameters
 from understudy.train.selection import HeldOut, held_out, held_out_payoff
 from understudy.train.sizes import RUN_BYTES, check_size
+from understudy.train.tables import provenance
 
 HOLDOUT = 0.02
 """The default fraction of held-out steps. It is small: with few demonstrations, training misses them."""
@@ -118,7 +119,8 @@ def imitate(
     records = demonstrations is None and names_another_expert(None if env is None else public_name(env), expert)
     if records:
         most = None if episodes is None else max(_whole_numbers("episodes", _listed(episodes), least=1))
-        expert = None if env is None else as_expert(expert, env, normalization=expert_normalization)
+        unclipped = env.without_bounds() if isinstance(env, GymnasiumEnvironment) else env
+        expert = None if unclipped is None else as_expert(expert, unclipped, normalization=expert_normalization)
         demonstrations = _recorded(env, expert, most, workers, step_timeout)
     env, demonstrations = _checked(algorithm, demonstrations, env)
     queried = None

@@ -41,8 +41,9 @@ from understudy.rl.ppo import PPO
 from understudy.train import loop
 from understudy.train.checkpoints import Checkpoint
 from understudy.train.imitate import as_seeds, number_of
-from understudy.train.results import hyperparameters, provenance
+from understudy.train.results import hyperparameters
 from understudy.train.sizes import check_size
+from understudy.train.tables import provenance
 
 ROUNDS = 20
 """Rounds of a training call, roughly: each is a row of the metrics, and can be resumed from."""

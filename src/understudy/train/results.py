@@ -10,16 +10,11 @@
 The directory is written atomically: it is complete or absent.
 """
 
-import csv
 import dataclasses
-import datetime
 import operator
 import os
-import platform
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, SupportsFloat, SupportsIndex
 
@@ -33,9 +28,8 @@ from understudy.core.paths import check_new_directory, checked_path
 from understudy.core.progress import ProgressOption
 from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample
-from understudy.core.storage import atomic_directory, atomic_file, write_json
-from understudy.core.text import is_line, printable, quoted
-from understudy.core.version import __version__
+from understudy.core.storage import atomic_directory, write_json
+from understudy.core.text import is_line, quoted
 from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 from understudy.envs import NamedEnv
 from understudy.evaluation.returns import Evaluation, evaluate
@@ -43,6 +37,7 @@ from understudy.evaluation.video import record_video
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
 from understudy.policies.export import Written, export, training_of
+from understudy.train.tables import write_csv
 
 OWN_FILES = (
     *("config.json", "metrics.csv", "runs.csv", "policies", "policies/episodes*-seed*.npz", DIGESTS),
@@ -50,11 +45,6 @@ OWN_FILES = (
     *("wandb/run-*", "wandb/offline-run-*", "wandb/latest-run", "wandb/debug*.log"),
 )
 """The files of a run directory: a directory that holds others is not replaced."""
-RETURNS = (
-    *("env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return", "episodes"),
-    *("train_seconds", "evaluate_seconds"),
-)
-"""The first columns of an evaluation's CSV file."""
 
 
 @dataclass(frozen=True)
@@ -284,56 +274,3 @@ def _plain(value: Any) -> Any:
         fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"class": type(value).__name__, **fields}
     return getattr(value, "__qualname__", repr(value))
-
-
-def result_rows(result: Result, evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
-    """Header and rows of an evaluation's CSV file: a row for each policy, with its provenance."""
-    settings = result.config["algorithm"]
-    made = provenance()
-    tail = [
-        " && ".join(dict.fromkeys([printable(result.config["command"]), made["command"]])),
-        " ".join(f"{name}={version}" for name, version in result.config["versions"].items()),
-        result.config["device"],
-        made["date"],
-    ]
-    rows = [
-        [
-            evaluation.env,
-            settings["name"],
-            settings["preset"],
-            about["seed"],
-            "trajectories",
-            about["episodes"],
-            round(float(returns.mean()), 3),
-            round(float(returns.std()), 3),
-            len(returns),
-            result.config["seconds"],
-            round(evaluation.seconds, 3),
-            *tail,
-        ]
-        for about, returns in zip(evaluation.about, evaluation.returns, strict=True)
-    ]
-    return [*RETURNS, "command", "versions", "device", "date"], rows
-
-
-def provenance() -> dict[str, Any]:
-    """How a result was made: command, date, versions and device."""
-    import jax
-
-    packages = {name: metadata.version(name) for name in ("jax", "equinox", "optax", "numpy", "gymnasium")}
-    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    command = printable(" ".join(["understudy" if program == "__main__.py" else program, *sys.argv[1:]]))
-    return {
-        "command": command,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {"understudy": __version__, "python": platform.python_version(), **packages},
-        "device": jax.devices()[0].device_kind,
-    }
-
-
-def write_csv(path: Path, header: list[str], rows: Iterable[list[Any]]) -> None:
-    """Write a CSV file atomically."""
-    with atomic_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)

@@ -197,8 +197,9 @@ def _rows(d: Demonstrations, start: int, stop: int) -> Iterable[list[str]]:
         columns.append(np.where(last[:, None], _text(d.last_observations[episodes]), ""))
     if d.rewards is not None:
         columns.append(_text(d.rewards[rows, None]))
-    if d.terminals is not None:
-        columns += [_text(d.terminals[rows, None] * 1), _text((last & ~d.terminals[rows])[:, None] * 1)]
+    if d.terminals is not None or d.ends == "terminal":
+        terminal = last if d.terminals is None else d.terminals[rows]
+        columns += [_text(terminal[:, None] * 1), _text((last & ~terminal)[:, None] * 1)]
     if d.details.successes is not None:
         columns.append(_text((last & d.details.successes[episodes])[:, None] * 1))
     if d.details.interventions is not None:

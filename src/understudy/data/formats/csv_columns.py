@@ -102,10 +102,11 @@ def header_of(d: Demonstrations) -> list[str]:
     names = ["episode", *obs, *act, *(after if d.last_observations is not None else ())]
     if len(set(names)) < len(names):
         raise DemonstrationError(f"two dimensions of the actions have the same name, {quoted(act)}: rename one")
+    ended = d.ends if d.terminals is None and d.ends == "terminal" else d.terminals
     known: dict[str, Any] = {
         "reward": d.rewards,
-        "terminal": d.terminals,
-        "truncated": d.terminals,
+        "terminal": ended,
+        "truncated": ended,
         "success": d.details.successes,
     }
     known |= {"intervention": d.details.interventions, "task": d.details.tasks, "timestamp": d.details.fps}

@@ -29,7 +29,6 @@ DATA_PATHS = {
 }
 """The only patterns of data files that are accepted, by version. LeRobot writes no others."""
 NUMBERS = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool")
-IMAGES = ("image", "video")
 BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 STATE, ENVIRONMENT_STATE, ACTION = "observation.state", "observation.environment_state", "action"
 WIDEST = 100_000

@@ -70,19 +70,20 @@ def read(path: Path, selection: Selection) -> Demonstrations:
 def _arrays(metadata: Metadata, source: Source) -> dict[str, Any]:
     """The arrays of all episodes, one after the other."""
     lengths = np.array(source.lengths, np.int64)
-    steps, size = int(lengths.sum()), metadata.actions.size
+    steps, space = int(lengths.sum()), metadata.actions.space
     observations = np.empty((steps, metadata.width), np.float32)
     last = np.empty((len(lengths), metadata.width), np.float32)
-    discrete = isinstance(metadata.actions.space, Discrete)
-    actions = np.empty(steps, np.int32) if discrete else np.empty((steps, size), np.float32)
+    discrete = isinstance(space, Discrete | MultiDiscrete)
+    shape = (metadata.actions.size,) if space is None else space.shape  # None: a Box without bounds
+    actions = np.empty((steps, *shape), np.int32 if discrete else np.float32)
     rewards, terminals = np.empty(steps), np.empty(steps, bool)
     successes: list[bool | None] = []
     start = 0
     for index, length in enumerate(lengths):
         episode, rows = source.episode(index), slice(start, start + length)
         column = 0
-        for (_, space), values in zip(metadata.leaves, episode.observations, strict=True):
-            flat = _checked(metadata, index, flat_observations, space, values, length + 1)
+        for (_, leaf), values in zip(metadata.leaves, episode.observations, strict=True):
+            flat = _checked(metadata, index, flat_observations, leaf, values, length + 1)
             columns = slice(column, column + flat.shape[1])
             observations[rows, columns], last[index, columns] = flat[:-1], flat[-1]
             column += flat.shape[1]

@@ -13,7 +13,7 @@ from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
 from understudy.paper.theory import figures, measurements
 from understudy.paper.theory.measurements import BoundCheck, ExampleRecoverability, GapGrowth, TreeCost
 from understudy.tabular.solvers import Solution
-from understudy.train.results import write_csv
+from understudy.train.tables import write_csv
 
 HEADER = ["part", "name", "class", "x", "value", *PROVENANCE]
 

@@ -1,0 +1,77 @@
+"""Tables of results as CSV files, with the columns that say how they were made."""
+
+import csv
+import datetime
+import platform
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy.core.storage import atomic_file
+from understudy.core.text import printable
+from understudy.core.version import __version__
+from understudy.evaluation.returns import Evaluation
+
+if TYPE_CHECKING:
+    from understudy.train.results import Result
+
+RETURNS = (
+    *("env", "algorithm", "preset", "seed", "x_kind", "x", "mean_return", "std_return", "episodes"),
+    *("train_seconds", "evaluate_seconds"),
+)
+"""The first columns of an evaluation's CSV file."""
+
+
+def result_rows(result: "Result", evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
+    """Header and rows of an evaluation's CSV file: a row for each policy, with its provenance."""
+    settings = result.config["algorithm"]
+    made = provenance()
+    tail = [
+        " && ".join(dict.fromkeys([printable(result.config["command"]), made["command"]])),
+        " ".join(f"{name}={version}" for name, version in result.config["versions"].items()),
+        result.config["device"],
+        made["date"],
+    ]
+    rows = [
+        [
+            evaluation.env,
+            settings["name"],
+            settings["preset"],
+            about["seed"],
+            "trajectories",
+            about["episodes"],
+            round(float(returns.mean()), 3),
+            round(float(returns.std()), 3),
+            len(returns),
+            result.config["seconds"],
+            round(evaluation.seconds, 3),
+            *tail,
+        ]
+        for about, returns in zip(evaluation.about, evaluation.returns, strict=True)
+    ]
+    return [*RETURNS, "command", "versions", "device", "date"], rows
+
+
+def provenance() -> dict[str, Any]:
+    """How a result was made: command, date, versions and device."""
+    import jax
+
+    packages = {name: metadata.version(name) for name in ("jax", "equinox", "optax", "numpy", "gymnasium")}
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    command = printable(" ".join(["understudy" if program == "__main__.py" else program, *sys.argv[1:]]))
+    return {
+        "command": command,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {"understudy": __version__, "python": platform.python_version(), **packages},
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def write_csv(path: Path, header: list[str], rows: Iterable[list[Any]]) -> None:
+    """Write a CSV file atomically."""
+    with atomic_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
