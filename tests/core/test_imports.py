@@ -54,3 +54,8 @@ def test_a_module_of_the_current_directory_does_not_replace_an_installed_one(fre
 def test_a_module_that_cannot_be_imported_is_named(fresh):
     with pytest.raises(NeedsError, match="no_such_module_here"):
         imports.allow_imports(("no_such_module_here",))
+
+
+def test_without_the_option_nothing_is_imported_from_the_current_directory(fresh, tmp_path):
+    imports.allow_imports(())
+    assert str(tmp_path) not in sys.path

@@ -245,6 +245,9 @@ def test_code_that_a_file_names_needs_consent(monkeypatch):
     for change in ({"args": {"x": {"y": 1}}}, {"args": {"not a name": 1}}, {"wrap": ["os"]}, {"horizon": 0}):
         with pytest.raises(SettingError):
             NamedEnv.from_file({**plain, **change}, "a file")
+    for change in ({"wrap": ["gymnasium.wrappers:RecordVideo"]}, {"name": "GymV26Environment-v0"}):
+        with pytest.raises(NeedsError, match=r"add --import gym"):
+            NamedEnv.from_file({**plain, **change}, "a file")
     us.allow_import("support.spaces")
     assert NamedEnv.from_file({**plain, "name": "support.spaces:reach"}, "a file").name == "support.spaces:reach"
 
@@ -253,3 +256,13 @@ def test_copies_of_an_environment_share_nothing(monkeypatch):
     env = us.make(Reach, 8)
     changed = env.with_horizon(4)
     assert (env.horizon, changed.horizon, copy.copy(env).horizon) == (8, 4, 8)
+
+
+def test_a_wrapper_of_gymnasium_does_not_make_the_working_directory_importable(tmp_path, monkeypatch):
+    """Some wrappers import packages that may be missing; a stranger's directory may hold files with their names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    us.make(NamedEnv("Pendulum-v1", {}, ("gymnasium.wrappers:ClipAction",)))
+    assert str(tmp_path) not in sys.path
+    NamedEnv("Pendulum-v1", {}, ("my_module:Wrapper",))
+    assert str(tmp_path) in sys.path

@@ -36,6 +36,7 @@ from understudy.core.paths import check_new_directory
 from understudy.core.rescue import save_or_rescue
 from understudy.core.text import quoted
 from understudy.data import bundled
+from understudy.data.formats import FORMATS
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
 from understudy.game import DEFAULT, QUICK, Algorithm
 from understudy.train import resuming
@@ -63,7 +64,7 @@ def train(words: Sequence[str]) -> int:
         return 0 if resumed is None else _resume(resumed)
     if not words or words[0].startswith("-"):
         return _list_algorithms(list(words))
-    find_own_code(*words)
+    find_own_code(*(word for word in words if word.partition(":")[0] not in FORMATS))
     commands = sweeps.combinations(find(words[0]).preset(_preset(list(words[1:]))), words)
     if len(commands) == 1:
         return _status(_train(*parse(words), words))
@@ -76,7 +77,7 @@ def _resume(resumed: resuming.ResumedCommand) -> int:
     """Train with the stored command of a run. It may be a stranger's: see `train.resuming`."""
     try:
         algorithm, options, expert, workers = resumed.parsed(parse)
-        demos = options.demos if options.demos in bundled() else resumed.located(options.demos)
+        demos = options.demos if options.demos in bundled() else resumed.located_data(options.demos)
         if options.named_env is not None:
             NamedEnv.from_file(options.named_env.to_json(), resumed.file)
         options = dataclasses.replace(options, demos=demos, out=resumed.out)

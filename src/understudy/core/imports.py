@@ -37,9 +37,13 @@ def allow_import(module: str) -> None:
 
 
 def allow_imports(modules: Iterable[str]) -> None:
-    """Import the modules that the person has named with `--import`; the current directory may hold them."""
-    import_from(os.getcwd())
+    """Import the modules that the person has named with `--import`; the current directory may hold them.
+
+    Without modules the current directory is not searched: it may be a stranger's, and installed packages try to import
+    others that are not installed.
+    """
     for module in modules:
+        import_from(os.getcwd())
         allow_import(module)
 
 

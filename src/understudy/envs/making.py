@@ -16,7 +16,7 @@ from understudy.core.imports import find_own_code, load_name
 from understudy.core.notices import notice
 from understudy.core.text import quoted
 from understudy.envs.bullet import speed_up
-from understudy.envs.naming import WRAPPERS, NamedEnv, check_args, check_wrap
+from understudy.envs.naming import WRAPPERS, NamedEnv, check_args, check_wrap, own_wrappers
 from understudy.envs.output import redirected
 from understudy.envs.stepping import FAILURES, reason
 
@@ -165,7 +165,7 @@ def _wrappers(wrap: Any) -> tuple[Wrap, ...]:
             check_wrap((one,))
         elif not callable(one):
             raise SettingError(f"wrap has {quoted(repr(one))}: module:Class, or a class, is needed")
-    find_own_code(*(one for one in wrap if isinstance(one, str)))
+    find_own_code(*own_wrappers(one for one in wrap if isinstance(one, str)))
     return tuple(wrap)
 
 

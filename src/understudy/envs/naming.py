@@ -19,7 +19,26 @@ from understudy.core.text import is_line, quoted
 from understudy.core.types import MOST_STEPS
 
 WRAPPERS = "gymnasium.wrappers"
-"""The module whose wrappers a file may name without the person's consent."""
+HARMLESS = frozenset(
+    f"{WRAPPERS}:{name}"
+    for name in (
+        "Autoreset",
+        "ClipAction",
+        "ClipReward",
+        "FlattenObservation",
+        "GrayscaleObservation",
+        "MaxAndSkipObservation",
+        "NormalizeObservation",
+        "NormalizeReward",
+        "OrderEnforcing",
+        "PassiveEnvChecker",
+        "RecordEpisodeStatistics",
+        "TimeAwareObservation",
+    )
+)
+"""Wrappers that a file may name without the person's consent. Others write files, open windows or import packages."""
+COMPATIBLE = ("GymV21Environment-v0", "GymV26Environment-v0")
+"""Ids of Gymnasium whose argument env_id names code of the old Gym."""
 MOST_ARGS, LONGEST_VALUE, DEEPEST = 100, 4000, 4
 """Keyword arguments, characters of one as JSON, and levels of its lists."""
 
@@ -38,7 +57,7 @@ class NamedEnv:
         object.__setattr__(self, "args", check_args(self.args))
         object.__setattr__(self, "wrap", check_wrap(self.wrap))
         check_horizon(self.horizon)
-        find_own_code(self.name, *self.wrap)
+        find_own_code(self.name, *own_wrappers(self.wrap))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for config.json."""
@@ -47,15 +66,25 @@ class NamedEnv:
     @classmethod
     def from_file(cls, values: Mapping[str, Any], where: object) -> "NamedEnv":
         """From JSON values of a file, which may be a stranger's: its code needs the person's consent."""
-        check_import(values["name"], where)
-        for name in values["wrap"]:
-            if name.partition(":")[0] != WRAPPERS:
-                check_import(name, where)
+        check_code(values["name"], values["wrap"], where)
         return cls(values["name"], values["args"], tuple(values["wrap"]), values["horizon"])
 
     def changed(self, args: Mapping[str, Any], wrap: tuple[str, ...], horizon: int | None) -> "NamedEnv":
         """With some arguments, the wrappers or the horizon replaced by those that are given."""
         return NamedEnv(self.name, {**self.args, **args}, wrap or self.wrap, horizon or self.horizon)
+
+
+def check_code(name: str, wrap: Iterable[str], where: object) -> None:
+    """Raise if a file names an environment or wrappers whose modules the person has not named."""
+    check_import(f"gym:{name}" if name in COMPATIBLE else name, where)
+    for one in wrap:
+        if one not in HARMLESS:
+            check_import(one, where)
+
+
+def own_wrappers(wrap: Iterable[str]) -> list[str]:
+    """The wrappers that are not Gymnasium's: those that the working directory may hold."""
+    return [name for name in wrap if name.partition(":")[0] != WRAPPERS]
 
 
 def check_horizon(horizon: Any) -> None:

@@ -16,7 +16,7 @@ from understudy.core.errors import SettingError, UnderstudyError, unknown
 from understudy.core.imports import check_import
 from understudy.core.reader import FileReader
 from understudy.core.text import quoted
-from understudy.envs.naming import WRAPPERS
+from understudy.envs.naming import check_code
 from understudy.experts.bundled import bundled_experts
 from understudy.studies.plan import BUNDLED, Entry, Hardware, Protocol, Study, Task
 
@@ -103,14 +103,11 @@ def _check_imports(tasks: Iterable[Any], entries: Iterable[Any], file: Path) -> 
     """Raise if the file names code whose module the person has not allowed."""
     for task in tasks:
         if isinstance(task, Mapping):
-            for key in ("env", "expert"):
-                name = task.get(key)
-                if isinstance(name, str) and not (key == "expert" and os.path.isabs(name)):  # a file
-                    check_import(name, file)
-            wrap = task.get("wrap", ())
-            for name in wrap if isinstance(wrap, list | tuple) else ():
-                if isinstance(name, str) and name.partition(":")[0] != WRAPPERS:
-                    check_import(name, file)
+            env, expert, wrap = task.get("env"), task.get("expert"), task.get("wrap", ())
+            names = [name for name in wrap if isinstance(name, str)] if isinstance(wrap, list | tuple) else []
+            check_code(env if isinstance(env, str) else "", names, file)
+            if isinstance(expert, str) and not os.path.isabs(expert):  # a file
+                check_import(expert, file)
     for entry in entries:
         if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
             check_import(entry["name"], file)

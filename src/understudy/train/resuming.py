@@ -29,6 +29,7 @@ from understudy.core.locks import LOCK, claim, claim_output
 from understudy.core.reader import FileReader
 from understudy.core.storage import atomic_file, remove_stale, write_json
 from understudy.core.text import printable, quoted
+from understudy.data.formats import FORMATS
 from understudy.train.checkpoints import CHECKPOINT, COMMAND, Checkpoint, has_checkpoint
 from understudy.train.logs import check_logs, discard, move_logs
 from understudy.train.results import load_run
@@ -68,6 +69,13 @@ class ResumedCommand(NamedTuple):
             check_import(name, self.file)
             return name
         return str(self.directory / name)
+
+    def located_data(self, name: str | None) -> str | None:
+        """As `located`, for demonstrations: "format:path" names no code."""
+        prefix, colon, rest = (name or "").partition(":")
+        if not colon or prefix not in FORMATS or (self.directory / str(name)).exists():
+            return self.located(name)
+        return f"{prefix}:{self.directory / rest}" if (self.directory / rest).exists() else name
 
 
 @contextmanager
