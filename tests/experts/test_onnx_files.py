@@ -98,7 +98,39 @@ def branch():
     return model([helper.make_node("Identity", ["obs"], ["act"], body=body)], {"act": TensorProto.FLOAT})
 
 
+def doubled():
+    """Thirty times the same tensor twice: 3 billion numbers."""
+    nodes = [helper.make_node("Concat", [f"x{i}"] * 2, [f"x{i + 1}"], axis=1) for i in range(30)]
+    ends = [
+        helper.make_node("ReduceSum", ["x30"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["x0", "sum"], ["act"]),
+    ]
+    return model([helper.make_node("MatMul", ["obs", "w"], ["x0"]), *nodes, *ends], {"act": TensorProto.FLOAT})
+
+
+def multiplied():
+    """A row times a column, multiplied by itself a thousand times."""
+    nodes = [helper.make_node("MatMul", [f"x{i}"] * 2, [f"x{i + 1}"]) for i in range(1000)]
+    ends = [helper.make_node("ReduceSum", ["x1000"], ["s"], keepdims=0), helper.make_node("Mul", ["obs", "s"], ["act"])]
+    weights = {"row": np.zeros((1, 500), np.float32), "column": np.zeros((500, 1), np.float32)}
+    first = helper.make_node("MatMul", ["column", "row"], ["x0"])
+    return model([first, *nodes, *ends], {"act": TensorProto.FLOAT}, weights=weights)
+
+
+def unknown():
+    """A shape that depends on the observations."""
+    nodes = [
+        helper.make_node("Cast", ["obs"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["whole", "all"], ["shape"]),
+        helper.make_node("Reshape", ["obs", "shape"], ["act"]),
+    ]
+    return model(nodes, {"act": TensorProto.FLOAT}, weights={"all": np.array([-1], np.int64)})
+
+
 REFUSED = {
+    "doubled": (doubled(), "it computes more than"),
+    "multiplied": (multiplied(), "it computes more than"),
+    "unknown": (unknown(), "is not known before it runs"),
     "external": (external(), "its tensor w is in another file"),
     "hidden": (hidden_external(), "its tensor w is in another file"),
     "custom": (
@@ -123,6 +155,22 @@ REFUSED = {
     "garbage": (b"\xff" * 40, "DecodeError"),
     "invalid": (model([TANH], {"act": TensorProto.FLOAT}), "is not an ONNX policy"),
 }
+
+
+def test_a_shape_that_is_computed_from_the_batch_is_known(tmp_path):
+    """As PyTorch exports x.view(len(x), -1)."""
+    weights = {"w": W, "b": B, "zero": np.array(0, np.int64), "axes": np.array([0], np.int64), "rest": np.array([-1])}
+    nodes = [
+        helper.make_node("Shape", ["obs"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["rows"]),
+        helper.make_node("Unsqueeze", ["rows", "axes"], ["row"]),
+        helper.make_node("Concat", ["row", "rest"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["obs", "wanted"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["out"]),
+        TANH,
+    ]
+    path = saved(tmp_path, model(nodes, {"act": TensorProto.FLOAT}, weights=weights))
+    np.testing.assert_allclose(answers(path, SWING, OBS), np.tanh(OBS @ W + B), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -5,7 +5,7 @@ environment's units, or for discrete actions their numbers (n,), or a score for 
 largest counts. If it has several outputs, the first one of such a shape is used.
 
 A file is data. It may have standard operations only, no loops, none that make large arrays from nothing, and no tensors
-in other files. onnxruntime gets the bytes that were checked, and no path.
+in other files; `onnx_sizes` limits its memory and work. onnxruntime gets the bytes that were checked, and no path.
 """
 
 import os
@@ -20,6 +20,7 @@ from understudy.core.reader import FileReader
 from understudy.core.text import quoted
 from understudy.core.types import Discrete, Spec
 from understudy.envs.stepping import reason
+from understudy.experts.onnx_sizes import check_sizes
 
 ENDING = ".onnx"
 LARGEST = 256_000_000
@@ -114,6 +115,7 @@ class OnnxPolicy:
             model = onnx.ModelProto()
             model.ParseFromString(data)
             self._check_graph(model, onnx)
+            check_sizes(model, onnx, TRIAL)
             checked: bytes = model.SerializeToString()
         return checked
 
