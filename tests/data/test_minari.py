@@ -224,6 +224,7 @@ def nested(depth):
     return '{"type": "Dict", "subspaces": {"a": ' * depth + box() + "}}" * depth
 
 
+WIDE = [box(shape=[2_000_000], low=0, high=1)] * 100
 METADATA = {
     "no space": {"observation_space": None},
     "episodes": {"total_episodes": 4},
@@ -238,6 +239,8 @@ METADATA = {
     "shape": {"observation_space": box(shape=[4])},
     "negative shape": {"observation_space": box(shape=[-3])},
     "huge shape": {"observation_space": box(shape=[10**12], low=0, high=1)},
+    "many boxes": {"observation_space": f'{{"type": "Tuple", "subspaces": [{", ".join(WIDE)}]}}'},
+    "many bits": {"action_space": '{"type": "MultiBinary", "n": 10000000}'},
     "nan": {"observation_space": box(low=float("nan"))},
     "infinite integer": {"observation_space": box(dtype="int64", low=[float("-inf")] * 3)},
     "other shape": {"observation_space": box(shape=[2], low=0, high=1)},
