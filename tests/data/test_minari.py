@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import gymnasium
 import h5py
@@ -180,6 +182,26 @@ def test_unknown_next_observations_cannot_be_written(tmp_path):
     with pytest.raises(DemonstrationError, match="no names such as 'a/b'"):
         random_demonstrations(obs_parts=(("a/b", 4),)).save(f"minari:{tmp_path}/a-v0")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path):
+    """The HDF5 library alone would crash. A limit of the file size stands for the full disk."""
+    code = """
+import resource, signal, sys
+import understudy as us
+d = us.load("Pendulum")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    d.save(f"minari:{sys.argv[1]}")
+except OSError as error:
+    print(error.strerror)
+"""
+    for limit in (100, 10_000, 100_000):
+        words = [sys.executable, "-c", code, str(tmp_path / "full-v0"), str(limit)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "File too large\n"), done.stderr
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_data_set_is_replaced_only_if_it_holds_nothing_else(tmp_path):
