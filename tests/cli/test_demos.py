@@ -121,9 +121,18 @@ def test_convert_names_what_is_wrong(understudy, tmp_path, words, message):
 
 
 def test_an_old_file_is_replaced_if_told(understudy, tmp_path):
-    (tmp_path / "d.csv").write_text("old")
+    us.load("Pendulum", episodes=2).save(tmp_path / "d.csv")
     assert understudy("demos", "convert", "Pendulum", "d.csv", "--episodes", "1", "--replace")[0] == 0
     assert us.load("d.csv").episodes == 1
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.npz"])
+def test_a_file_that_is_no_data_set_is_never_replaced(understudy, tmp_path, name):
+    (tmp_path / name).write_text("a manuscript")
+    status, _, said = understudy("demos", "convert", "Pendulum", name, "--replace")
+    assert status == 2
+    assert "is not a data set" in said
+    assert (tmp_path / name).read_text() == "a manuscript"
 
 
 def test_training_takes_keys_of_the_demonstrations(understudy, tmp_path):

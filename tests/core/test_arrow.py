@@ -176,6 +176,26 @@ def test_extension_types_are_refused(tmp_path):
     refused(write_arrow(tmp_path / "file.arrow", table), "extension type", arrow, X)
 
 
+def test_an_index_of_empty_structs_or_lists_is_refused(tmp_path):
+    """Each takes one byte in the file and 64 or more in memory."""
+    for kind, empty in ((0xFC, b"\0"), (0xF9, b"\x0c")):
+        with pytest.raises(ValueError, match="too many empty structs or lists"):
+            read_struct(b"\x29" + bytes([kind]) + b"\x90\x4e" + empty * 10_000 + b"\0")
+
+
+@pytest.mark.parametrize("entries", [pa.nulls(MANY), pa.array([{}] * 1000, pa.struct([]))], ids=["nulls", "records"])
+def test_lists_of_entries_without_bytes_are_refused(tmp_path, small_limit, entries):
+    lists = pa.FixedSizeListArray.from_arrays(entries, 1)
+    path = write_arrow(tmp_path / "x.arrow", pa.table({"x": lists}))
+    refused(path, "and numbers are needed", arrow, X)
+
+
+def test_the_lengths_of_lists_of_a_fixed_size_count(tmp_path, small_limit):
+    """A boolean has one bit in the file, and the length of its list 8 bytes in memory."""
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(MANY, bool)), 1)
+    refused(write_arrow(tmp_path / "x.arrow", pa.table({"x": lists})), "at most 1.0 MB", arrow, X)
+
+
 def test_two_columns_with_one_joined_name_are_refused(tmp_path):
     path = tmp_path / "file.parquet"
     pq.write_table(pa.table({"a": [{"b": 1.0}], "a.b": [2.0]}), path)

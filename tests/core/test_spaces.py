@@ -96,6 +96,11 @@ def test_a_box_without_bounds_has_no_space_yet():
     assert actions.size == 2
 
 
+def test_an_action_of_too_many_numbers_is_refused_at_once():
+    with pytest.raises(SpecError, match="10000000 discrete numbers"):
+        actions_of(spaces.MultiBinary(10_000_000), "env")
+
+
 @pytest.mark.parametrize("space", [spaces.Text(5), spaces.Tuple((spaces.Discrete(2),))])
 def test_other_action_spaces_are_refused(space):
     with pytest.raises(SpecError, match="env has the action space"):

@@ -234,6 +234,13 @@ def test_a_file_name_that_is_not_one_in_the_directory_is_refused(tmp_path, name)
         us.load(path)
 
 
+def test_a_file_that_is_named_twice_is_refused(tmp_path):
+    path = copied("imitation", tmp_path)
+    (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": DATA}] * 2}), encoding="utf-8")
+    with pytest.raises(DemonstrationError, match="names a file twice"):
+        us.load(path)
+
+
 def test_links_out_of_the_directory_are_refused(tmp_path):
     path = copied("imitation", tmp_path)
     shutil.move(path / DATA, tmp_path / "outside")

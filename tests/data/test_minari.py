@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import gymnasium
 import h5py
@@ -182,6 +184,26 @@ def test_unknown_next_observations_cannot_be_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path):
+    """The HDF5 library alone would crash. A limit of the file size stands for the full disk."""
+    code = """
+import resource, signal, sys
+import understudy as us
+d = us.load("Pendulum")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    d.save(f"minari:{sys.argv[1]}")
+except OSError as error:
+    print(error.strerror)
+"""
+    for limit in (100, 10_000, 100_000):
+        words = [sys.executable, "-c", code, str(tmp_path / "full-v0"), str(limit)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "File too large\n"), done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_data_set_is_replaced_only_if_it_holds_nothing_else(tmp_path):
     d, path = random_demonstrations(), tmp_path / "my set"
     d.save(f"minari:{path}")
@@ -224,6 +246,7 @@ def nested(depth):
     return '{"type": "Dict", "subspaces": {"a": ' * depth + box() + "}}" * depth
 
 
+WIDE = [box(shape=[2_000_000], low=0, high=1)] * 100
 METADATA = {
     "no space": {"observation_space": None},
     "episodes": {"total_episodes": 4},
@@ -238,6 +261,8 @@ METADATA = {
     "shape": {"observation_space": box(shape=[4])},
     "negative shape": {"observation_space": box(shape=[-3])},
     "huge shape": {"observation_space": box(shape=[10**12], low=0, high=1)},
+    "many boxes": {"observation_space": f'{{"type": "Tuple", "subspaces": [{", ".join(WIDE)}]}}'},
+    "many bits": {"action_space": '{"type": "MultiBinary", "n": 10000000}'},
     "nan": {"observation_space": box(low=float("nan"))},
     "infinite integer": {"observation_space": box(dtype="int64", low=[float("-inf")] * 3)},
     "other shape": {"observation_space": box(shape=[2], low=0, high=1)},

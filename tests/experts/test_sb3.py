@@ -145,6 +145,12 @@ def test_a_model_that_is_not_supported_is_refused_in_one_line(change, reason, tm
     assert "\n" not in str(failure.value)
 
 
+def test_settings_that_would_fill_the_memory_are_refused(tmp_path):
+    path = with_settings(tmp_path, "ppo", lambda values: values.update(filled=[[]] * 1_500_000))
+    with pytest.raises(RunError, match="its data has"):
+        us.policy_from_sb3(path, ENVS[3])
+
+
 def renamed(tmp_path, old, new):
     """The model ppo.zip with tensors of another name of the same length."""
     assert len(old) == len(new)

@@ -75,6 +75,8 @@ def convert(
     format_, path = target_format(target, strict=True)
     if not replace and os.path.lexists(path):
         raise RunError(f"'{path}' already exists: pass --replace, or choose another name")
+    if os.path.lexists(path) and not path.is_dir() and not format_.recognises(path):
+        raise RunError(f"'{path}' is not a data set as {format_.title}: choose another name, or move it away first")
     demonstrations = _loaded(file, keys, episodes, filter, ends)
     if env is not None:
         find_own_code(env)

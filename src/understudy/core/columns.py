@@ -83,6 +83,7 @@ def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
     array.validate(full=True)
     for field in want.path[1:]:
         array = _field(array, field, want)
+    _check_leaf(array.type, want)
     counts: list[np.ndarray] = []
     while types.is_list(array.type) or types.is_large_list(array.type) or types.is_fixed_size_list(array.type):
         _check_present(array, want)
@@ -91,6 +92,7 @@ def converted(array: Any, want: Want, reserve: Callable[[int], None]) -> Column:
         if types.is_fixed_size_list(array.type):
             if array.type.list_size < 1:
                 raise Refused(f"'{want.name}' has empty lists")
+            reserve(8 * len(array))  # the file has no bytes for these lengths
             counts.append(np.full(len(array), array.type.list_size))
         else:
             counts.append(np.diff(array.offsets.to_numpy()).astype(np.int64))
@@ -108,6 +110,16 @@ def _field(array: Any, name: str, want: Want) -> Any:
     if len(found) != 1:
         raise Refused(f"'{want.name}' is there {len(found)} times")
     return array.flatten()[found[0]]
+
+
+def _check_leaf(kind: Any, want: Want) -> None:
+    """Raise Refused if entries of the innermost lists have no bytes in the file: nulls, and empty records."""
+    types = load_pyarrow().types
+    while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    if types.is_null(kind) or types.is_nested(kind):
+        needed = "text is" if want.text else "numbers are"
+        raise Refused(f"'{want.name}' has type {quoted(kind, 60)}, and {needed} needed")
 
 
 def _numbers(array: Any, want: Want) -> np.ndarray:

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from understudy.core.errors import SpecError
 from understudy.core.parts import Parts
 from understudy.core.text import quoted
-from understudy.core.types import LARGEST_BOUND, ActionSpace, Continuous, Discrete, MultiDiscrete
+from understudy.core.types import LARGEST_BOUND, MOST_ACTIONS, ActionSpace, Continuous, Discrete, MultiDiscrete
 
 MOST_COMBINATIONS = 4096
 """Combinations of a MultiDiscrete or MultiBinary action that become one categorical."""
@@ -184,6 +184,10 @@ def actions_of(space: spaces.Space[Any], name: str) -> Actions:
             sizes, start = np.full(math.prod(space.shape), 2), np.zeros(math.prod(space.shape), np.int64)
         else:
             sizes, start = space.nvec.reshape(-1), space.start.reshape(-1)
+        if len(sizes) > MOST_ACTIONS:
+            raise SpecError(
+                f"{name} has an action of {len(sizes)} discrete numbers: at most {MOST_ACTIONS} are allowed"
+            )
         total = math.prod(int(size) for size in sizes)
         if total <= MOST_COMBINATIONS:
             return _combined(space, tuple(int(size) for size in sizes), start, total)

@@ -8,11 +8,30 @@ IndexError if the data is cut off, ValueError if it is not Thrift.
 from typing import Any
 
 DEEPEST = 16
+LEAST, BYTES_EACH = 1000, 4
+"""Structs and lists of any data, and the bytes of data for each one more."""
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 
 
-def read_struct(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[int, Any], int]:
+def read_struct(data: bytes, at: int = 0) -> tuple[dict[int, Any], int]:
     """The fields of a struct by their numbers, and where it ends. Structs are dicts, strings are bytes."""
+    return _struct(data, at, 0, _Budget(len(data)))
+
+
+class _Budget:
+    """The structs and lists that may still come. An empty one has one byte in the data, and 64 or more in memory."""
+
+    def __init__(self, size: int):
+        self.left = LEAST + size // BYTES_EACH
+
+    def take(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError("too many empty structs or lists")
+
+
+def _struct(data: bytes, at: int, depth: int, budget: _Budget) -> tuple[dict[int, Any], int]:
+    budget.take()
     fields: dict[int, Any] = {}
     number = 0
     while head := data[at]:
@@ -25,11 +44,11 @@ def read_struct(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[int, Any
         if kind in (TRUE, FALSE):
             fields[number] = kind == TRUE
         else:
-            fields[number], at = _value(data, at, kind, depth)
+            fields[number], at = _value(data, at, kind, depth, budget)
     return fields, at + 1
 
 
-def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+def _value(data: bytes, at: int, kind: int, depth: int, budget: _Budget) -> tuple[Any, int]:
     if I16 <= kind <= I64:
         return _whole(data, at)
     if kind == BINARY:
@@ -38,9 +57,9 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind == STRUCT:
         if depth == DEEPEST:
             raise ValueError("structs in too many levels")
-        return read_struct(data, at, depth + 1)
+        return _struct(data, at, depth + 1, budget)
     if kind in (LIST, SET):
-        return _list(data, at, depth)
+        return _list(data, at, depth, budget)
     if kind in (BYTE, TRUE, FALSE):  # booleans are bytes in a list
         return data[at], at + 1
     if kind == DOUBLE:
@@ -48,7 +67,8 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     raise ValueError(f"a value of the unknown type {kind}")
 
 
-def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+def _list(data: bytes, at: int, depth: int, budget: _Budget) -> tuple[list[Any], int]:
+    budget.take()
     count, kind = data[at] >> 4, data[at] & 0x0F
     at += 1
     if count == 15:
@@ -59,7 +79,7 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
         raise ValueError("lists in too many levels")
     values = []
     for _ in range(count):
-        value, at = _value(data, at, kind, depth + 1)
+        value, at = _value(data, at, kind, depth + 1, budget)
         values.append(value)
     return values, at
 

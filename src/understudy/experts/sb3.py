@@ -26,6 +26,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from understudy.core.errors import NeedsError, SettingError, SpecError
+from understudy.core.memory import readable
 from understudy.core.paths import checked_path
 from understudy.core.reader import Expected, FileReader
 from understudy.core.text import quoted
@@ -40,6 +41,8 @@ SETTINGS, WEIGHTS = "data", "policy.pth"
 """Members of the archive."""
 SUPPORTED = "SAC, TQC, TD3, DDPG, PPO, A2C and DQN with MlpPolicy are supported"
 MOST_LAYERS = 100
+LONGEST_SETTINGS = 4_000_000
+"""Bytes of the settings."""
 CLIP_MEAN = 2.0
 """SAC's default `clip_mean`."""
 NOT_PLAIN = ("lstm_", "mlp_extractor.shared_net")
@@ -118,6 +121,9 @@ def _settings(reader: FileReader) -> dict[str, Any]:
     data = reader.members(lambda name: name == SETTINGS).get(SETTINGS)
     if data is None:
         raise reader.damaged(f"it has no {SETTINGS}")
+    if len(data) > LONGEST_SETTINGS:
+        most = readable(LONGEST_SETTINGS)
+        raise reader.damaged(f"its {SETTINGS} has {readable(len(data))}, and at most {most} are read")
     with reader.guarded():
         settings = json.loads(bytes(data).decode("utf-8"))
     if not isinstance(settings, dict):

@@ -25,7 +25,7 @@ from understudy.core.memory import readable
 from understudy.core.reader import SMALL, FileReader
 from understudy.core.text import quoted
 
-LONGEST_PICKLE = 4_000_000
+LONGEST_PICKLE = 1_000_000
 """Bytes of data.pkl. That of a policy has about 150 bytes for each tensor."""
 MOST_AXES = 8
 STORAGES = {"FloatStorage": np.float32, "DoubleStorage": np.float64, "HalfStorage": np.float16}

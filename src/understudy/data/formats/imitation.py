@@ -50,8 +50,10 @@ def _read_directory(path: Path, selection: Selection) -> Demonstrations:
     folder = Folder(path, WHAT, REMEDY, DemonstrationError)
     blocks: dict[str, list[np.ndarray]] = {}
     episodes = 0
-    for entry in folder.json(STATE, PATTERN)["_data_files"]:
-        name = entry["filename"]
+    names = [entry["filename"] for entry in folder.json(STATE, PATTERN)["_data_files"]]
+    if len(set(names)) < len(names):
+        raise folder.damaged(f"{STATE} names a file twice")
+    for name in names:
         if "/" in name:
             raise folder.damaged(f"{STATE} names '{quoted(name)}', which is not a file next to it")
         for block in arrow_blocks(folder, name, WANTS):

@@ -20,6 +20,7 @@ from gymnasium.envs.registration import registry
 
 from understudy.core.errors import DemonstrationError, SettingError
 from understudy.core.hdf5 import load_h5py
+from understudy.core.hdf5_written import Written
 from understudy.core.spaces import flat_observations
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import quoted
@@ -134,7 +135,7 @@ def write(demonstrations: Demonstrations, path: Path, replace: bool = True) -> N
     with atomic_directory(path, (f"data/{METADATA}", f"data/{MAIN}") if replace else ()) as partial:
         folder = partial / "data"
         folder.mkdir()
-        with h5py.File(folder / MAIN, "w") as file:
+        with Written(folder / MAIN) as raw, h5py.File(raw, "w") as file:
             _write_episodes(d, last, file)
         metadata["dataset_size"] = round((folder / MAIN).stat().st_size / 1e6, 1)
         write_json(folder / METADATA, metadata)

@@ -22,8 +22,9 @@ from understudy.core.text import quoted
 
 DEEPEST = 8
 """Spaces inside spaces."""
+MOST_AXES = 8
 MOST_NUMBERS = 10_000_000
-"""Numbers of a space."""
+"""Numbers of a space, with all spaces inside."""
 LARGEST = 2**31
 """The most values of a discrete number."""
 DTYPES = (
@@ -48,12 +49,26 @@ PATTERNS: dict[str, dict[str, Any]] = {
 
 def parse_space(text: str) -> spaces.Space[Any]:
     """The space of a JSON text. Raises ValueError if it is none."""
-    return _space(json.loads(text), 0)
+    value = json.loads(text)
+    if _numbers(value, 0) > MOST_NUMBERS:  # a Box may give its bounds as two numbers, and Gymnasium stores all of them
+        raise ValueError(f"a space of more than {MOST_NUMBERS} numbers")
+    return _space(value, 0)
 
 
 def space_text(space: spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.Dict) -> str:
     """The JSON text of a space, as Minari reads it."""
     return json.dumps(_value(space))
+
+
+def _numbers(value: Any, depth: int) -> int:
+    """The numbers in the boxes of a space that is not yet checked."""
+    if not isinstance(value, dict) or depth > DEEPEST:
+        return 0
+    inner, shape = value.get("subspaces", ()), value.get("shape", ())
+    if isinstance(inner, dict | list):
+        return sum(_numbers(one, depth + 1) for one in (inner.values() if isinstance(inner, dict) else inner))
+    whole = isinstance(shape, list) and len(shape) <= MOST_AXES and all(type(length) is int for length in shape)
+    return math.prod(shape) if whole else 0
 
 
 def _space(value: Any, depth: int) -> spaces.Space[Any]:
@@ -107,7 +122,7 @@ def _leaf(kind: str, value: dict[str, Any]) -> spaces.Space[Any]:
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
-    if len(shape) > 8 or any(length < 1 for length in shape) or math.prod(shape) > MOST_NUMBERS:
+    if len(shape) > MOST_AXES or any(length < 1 for length in shape) or math.prod(shape) > MOST_NUMBERS:
         raise ValueError(f"a space of shape {quoted(shape, 60)}")
 
 
