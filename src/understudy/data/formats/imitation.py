@@ -105,7 +105,10 @@ def _made(folder: Folder, blocks: dict[str, list[np.ndarray]], selection: Select
     if not blocks:
         raise folder.damaged("it has no episodes")
     with folder.reading():
-        arrays = {key: np.concatenate(found) for key, found in blocks.items()}
+        arrays = {}
+        for key in list(blocks):  # the blocks of one key are freed before the next one is joined
+            found = blocks.pop(key)
+            arrays[key] = found[0] if len(found) == 1 else np.concatenate(found)
         return _demonstrations(arrays, arrays["lengths"], selection, folder.name)
 
 
@@ -127,7 +130,7 @@ def _demonstrations(
     arrays: dict[str, np.ndarray], lengths: np.ndarray, selection: Selection, source: str
 ) -> Demonstrations:
     """Split obs into observations and final observations."""
-    obs, ends = arrays["obs"], np.cumsum(lengths)
+    obs, ends = arrays.pop("obs"), np.cumsum(lengths)
     if arrays["acts"].ndim > 2 or obs.ndim > 2:
         raise Refused("obs and acts are not rows of numbers; images are not supported yet")
     terminal = arrays["terminal"].reshape(-1)
