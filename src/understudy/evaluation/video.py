@@ -156,7 +156,7 @@ def _write_gif(path: Path, frames: Iterator[np.ndarray], per_second: float) -> N
 
 
 def gif(frames: Iterable[np.ndarray], frame_ms: float, side: int = GIF_SIDE) -> bytes:
-    """A GIF of some frames, the longer side of which has at most `side` pixels."""
+    """A GIF of some frames. Its longer side has at most `side` pixels."""
     from PIL import Image
 
     pictures = []

@@ -1,8 +1,8 @@
 """Policies from ONNX files, run by onnxruntime on the CPU (extra `onnx`).
 
 The model takes float32 or float64 observations of shape (n, size) and returns actions of shape (n, size) in the
-environment's units, or for discrete actions their numbers (n,), or a score for each action (n, actions), of which the
-largest counts. If it has several outputs, the first one of such a shape is used.
+environment's units. For discrete actions it returns their numbers (n,), or a score for each action (n, actions); the
+largest score counts. If it has several outputs, the first one of such a shape is used.
 
 A file is data. It may have standard operations only, no loops, none that make large arrays from nothing, and no tensors
 in other files; `onnx_sizes` limits its memory and work. onnxruntime gets the bytes that were checked, and no path.

@@ -1,7 +1,7 @@
 """The episodes of a Minari data set in Arrow or Parquet files: data/{i}/part-0.arrow or part-0.parquet.
 
 observations    T + 1 rows: lists of one length, numbers for a Discrete space, records for Dict and Tuple ("0", "1")
-actions, rewards, terminations    T + 1 rows, of which the last one is padding
+actions, rewards, terminations    T + 1 rows; the last one is padding
 infos    success or is_success, T + 1 flags, optional; other infos are not read
 """
 
