@@ -3,7 +3,7 @@
 On Pendulum the expert is nearly deterministic, and behavioral cloning closes the gap as demonstrations are added. On
 Forest the expert dodges trees left or right at random. Behavioral cloning learns the mean action and flies into a tree,
 however many demonstrations there are. DAgger queries the expert and learns the same mean. DAeQuIL matches our own
-moments (`paper.forest_trials.clear_swerve`), which see the tree map in training, and avoids the trees.
+moments (`paper.forest_trials.clear_swerve`), which see the tree map in training, and avoids most trees.
 """
 
 import os
@@ -60,7 +60,7 @@ def demo_command(out: str = "out/demo") -> None:
         f"\nFigure: {out}/demo.png. The policies are in {out}.\n"
         "Pendulum: more demonstrations close the gap.\n"
         "Forest: the expert dodges left or right at random. Behavioral cloning and DAgger learn the mean of both and\n"
-        "fly into a tree. DAeQuIL avoids the trees: it matches our own moments, which see the tree map in training."
+        "fly into a tree. DAeQuIL avoids most of them: it matches our own moments, which see the tree map in training."
     )
 
 
