@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pickle
 import tracemalloc
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -523,3 +524,15 @@ def test_large_files_are_not_compressed(tmp_path, monkeypatch):
     us.Demonstrations.from_arrays(**arrays()).save(tmp_path / "d.npz")
     with zipfile.ZipFile(tmp_path / "d.npz") as archive:
         assert {member.compress_type for member in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+def test_a_signalling_nan_is_refused_without_a_warning():
+    """Converting one to float32 makes the processor raise a flag, which NumPy shows as a RuntimeWarning."""
+    observations = np.zeros((4, 2))
+    observations[2, 1] = np.array([0x7FF0000000000001], np.uint64).view(np.float64)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(
+            DemonstrationError, match="1 values that are NaN .* at episode 0, step 2"
+        ):
+            us.Demonstrations.from_arrays(observations, np.zeros((4, 1)))

@@ -79,7 +79,7 @@ class Stored:
             stop = self.shape[0] if stop is None else stop
             out = np.empty((stop - start, *self.shape[1:]), dtype or self.dtype)
         if out.size:
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
                 for index, piece in self._pieces(start, stop):
                     out[index] = piece
         return out if self.shape else out.reshape(())

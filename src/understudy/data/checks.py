@@ -297,8 +297,8 @@ class Checker:
         return array
 
     def _float32(self, array: np.ndarray) -> np.ndarray:
-        """Convert to a 2-D float32 array. Numbers that are too large become infinite."""
-        with np.errstate(over="ignore"):
+        """Convert to a 2-D float32 array. Numbers that are too large become infinite, and NaN of any kind stays NaN."""
+        with np.errstate(over="ignore", invalid="ignore"):
             return array.astype(np.float32, copy=self.copy).reshape(len(array), -1)
 
     def _steps(self, name: str, array: np.ndarray, lengths: np.ndarray) -> np.ndarray:

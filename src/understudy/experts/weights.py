@@ -192,7 +192,7 @@ def _network(name: str, arrays: Mapping[str, Any], activation: Activation) -> ML
     missing = [f"{kind}{i}" for i in range(max(count, 1)) for kind in "wb" if f"{kind}{i}" not in arrays]
     if missing:
         raise SpecError(f"{name} has no {', '.join(missing)}: store the layers x @ w + b as w0, b0, w1, b1, ...")
-    with np.errstate(over="ignore"):  # too large for float32: infinite, which is refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # too large for float32: infinite, which is refused below
         weights = [np.asarray(arrays[f"w{i}"], np.float32) for i in range(count)]
         biases = [np.asarray(arrays[f"b{i}"], np.float32) for i in range(count)]
     width: int | None = None

@@ -91,7 +91,7 @@ class _Columns:
         for i, column in enumerate(columns):
             cells = [row[column] for row in block]
             try:
-                with np.errstate(over="ignore"):
+                with np.errstate(over="ignore", invalid="ignore"):
                     place[:, i] = [convert(cell) for cell in cells]
             except (ValueError, KeyError):
                 wrong = next(k for k, cell in enumerate(cells) if not _is_valid(cell, flags))

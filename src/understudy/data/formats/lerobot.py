@@ -154,7 +154,9 @@ def _put(
     if one.name not in frames:
         discrete = one.name == ACTION and whole and one.size == 1
         frames[one.name] = np.empty((steps, one.size), np.int64 if discrete else np.float32)
-    with np.errstate(over="ignore"):  # too large numbers become infinite, and are refused with their place
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # too large numbers become infinite, and are refused with their place
         frames[one.name][places] = table[keep]
 
 

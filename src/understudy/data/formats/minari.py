@@ -88,7 +88,7 @@ def _arrays(metadata: Metadata, source: Source) -> dict[str, Any]:
             columns = slice(column, column + flat.shape[1])
             observations[rows, columns], last[index, columns] = flat[:-1], flat[-1]
             column += flat.shape[1]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             actions[rows] = _checked(metadata, index, metadata.actions.encode, episode.actions)
         rewards[rows], terminals[rows] = episode.rewards.reshape(-1), episode.terminations.reshape(-1) != 0
         successes.append(_success(episode.success, length))
@@ -110,7 +110,7 @@ def _arrays(metadata: Metadata, source: Source) -> dict[str, Any]:
 def _checked(metadata: Metadata, episode: int, function: Any, *values: Any) -> np.ndarray:
     """The values of one episode, converted. Raises if they do not fit their space."""
     try:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return function(*values)
     except (ValueError, TypeError, IndexError) as error:
         raise metadata.reader.damaged(f"episode {episode} does not fit its spaces: {error}") from error
