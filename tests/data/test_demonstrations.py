@@ -532,7 +532,5 @@ def test_a_signalling_nan_is_refused_without_a_warning():
     observations[2, 1] = np.array([0x7FF0000000000001], np.uint64).view(np.float64)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(
-            DemonstrationError, match="1 values that are NaN .* at episode 0, step 2"
-        ):
+        with pytest.raises(DemonstrationError, match=r"1 values that are NaN .* at episode 0, step 2"):
             us.Demonstrations.from_arrays(observations, np.zeros((4, 1)))
