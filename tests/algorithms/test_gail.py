@@ -21,14 +21,14 @@ from support.reward import (
     row_of,
     side,
 )
-from understudy.algorithms.reward.gail import FORMS, INPUT_BOUND, MIN_SHARE, Discriminator, returns_std, reward_of
+from understudy.algorithms.reward.gail import FORMS, MIN_SHARE, Discriminator, returns_std, reward_of
 from understudy.algorithms.reward.moments import Counts
 from understudy.core.errors import SettingError
 from understudy.core.types import Pair, Samples
 from understudy.game.critics import LinearCritic
 from understudy.game.features import state_action
 from understudy.policies import start
-from understudy.policies.normalization import Normalization
+from understudy.policies.normalization import OBS_CLIP, Normalization
 from understudy.rl import SAC
 
 G = np.linspace(-6, 6, 13)
@@ -188,7 +188,7 @@ def test_f_gets_clipped_standardized_states_and_actions_as_vectors(moved, data):
     before, _, _ = moved
     own = before.moments.samples(learner_steps(1), weight=0.5)
     assert float(own.weight.sum()) == pytest.approx(0.5)
-    np.testing.assert_array_equal(own.obs[:, 0], INPUT_BOUND)  # far from the expert's states
+    np.testing.assert_array_equal(own.obs[:, 0], OBS_CLIP)  # far from the expert's states
     seen = before.moments.samples(data.steps)
     np.testing.assert_allclose(seen.obs.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(seen.act, data.steps.act / 2, atol=1e-6)

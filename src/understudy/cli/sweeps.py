@@ -21,7 +21,7 @@ from understudy.core.paths import check_new_directory
 from understudy.game import Algorithm
 from understudy.studies.sweeps import check_axes, is_tuple
 from understudy.train import resuming
-from understudy.train.results import Result, hyperparameters, load_run
+from understudy.train.results import Result, hyperparameters, load_run, payoff_text
 from understudy.train.tables import provenance
 
 OUT = "--out"
@@ -113,7 +113,7 @@ def _compare(results: Sequence[tuple[str, Result]], out: str) -> None:
     payoffs = [result.runs[result.selected].payoff for _, result in results]
     best = min(range(len(results)), key=lambda i: (payoffs[i] != payoffs[i], payoffs[i]))
     rows = [
-        (name, run.episodes, run.seed, f"{run.payoff:.3g}", run.status, "best" if i == best else "")
+        (name, run.episodes, run.seed, payoff_text(run), run.status, "best" if i == best else "")
         for i, (name, result) in enumerate(results)
         for run in [result.runs[result.selected]]
     ]

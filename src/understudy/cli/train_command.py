@@ -45,7 +45,8 @@ from understudy.train import resuming
 from understudy.train.checkpoints import CHECKPOINT, has_checkpoint
 from understudy.train.imitate import imitate
 from understudy.train.logs import LOGS, Logs, check_logs
-from understudy.train.results import Result, check_replaceable
+from understudy.train.results import Result, check_replaceable, payoff_text
+from understudy.train.selection import EPISODES
 
 ABOUT = (
     "Train policies from demonstrations. `understudy train ALGORITHM --help` shows the algorithm's options. "
@@ -56,7 +57,8 @@ ABOUT = (
 
 
 COLLECTED = {"return": "last round's return", "queries": "queries"}
-"""Metrics of a round's collected data, with their column headers."""
+"""Metrics of a round's collected data, with their column headers. Fresh episodes of the returned policy replace the
+return."""
 
 
 def train(words: Sequence[str]) -> int:
@@ -233,6 +235,8 @@ def _trained(
             seeds=options.seeds,
             episodes=options.episodes or None,
             holdout=options.holdout,
+            select=options.select,
+            keep=options.keep,
             progress=report,
             checkpoint=checkpoint,
             policy_obs=options.policy_obs or None,
@@ -245,16 +249,27 @@ def _trained(
 
 
 def _show(result: Result, title: str) -> None:
-    """Print a row for each run: loss, metrics of its collected data, held-out payoff and status."""
+    """Print a row for each run: loss, the returned policy with its return and held-out payoff, and status."""
     loss = next((metric for metric in result.metrics if metric.endswith("loss")), next(iter(result.metrics)))
-    columns = {loss: loss, **{name: header for name, header in COLLECTED.items() if name in result.metrics}}
+    played = any(math.isfinite(run.mean_return) for run in result.runs)
+    collected = [name for name in COLLECTED if name in result.metrics and not (played and name == "return")]
+    columns = {loss: loss, **{name: COLLECTED[name] for name in collected}}
     rows = []
     for i, run in enumerate(result.runs):
         numbers = [_number(name, _last_finite(result.metrics[name][i])) for name in columns]
+        fresh = [run.returned, f"{run.mean_return:.4g}"] if played else []
         mark = "selected" if i == result.selected else ""
-        rows.append((run.episodes, run.seed, *numbers, f"{run.payoff:.3g}", run.status, mark))
-    headers = (">episodes", ">seed", *(f">{header}" for header in columns.values()), ">held-out payoff", "status", "")
-    display.show(headers, rows, f"{title}, {result.config['seconds']:.1f} s")
+        rows.append((run.episodes, run.seed, *numbers, *fresh, payoff_text(run), run.status, mark))
+    fresh = ["policy", ">its return"] if played else []
+    headers = [">episodes", ">seed", *(f">{header}" for header in columns.values()), *fresh, ">held-out payoff"]
+    display.show([*headers, "status", ""], rows, f"{title}, {result.config['seconds']:.1f} s")
+    if played:
+        chosen = "by the environment's reward" if result.config["select"] == "return" else "by held-out payoff"
+        how = "" if result.config["select"] == "last" else f", chosen {chosen}"
+        display.say(
+            f"Policy: the one that is saved{how}. Its return is the mean over {EPISODES} fresh episodes; its payoff, ± "
+            "standard error, compares them with held-out demonstrations."
+        )
 
 
 def _number(name: str, value: float) -> str:

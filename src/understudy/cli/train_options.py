@@ -22,6 +22,7 @@ from understudy.train.imitate import HOLDOUT
 from understudy.train.logs import Kind
 from understudy.train.results import Result
 from understudy.train.resuming import IMPORT
+from understudy.train.selection import Select
 
 Kinds = tyro.conf.UseAppendAction[tuple[Kind, ...]]
 
@@ -53,7 +54,13 @@ class RunOptions:
     critic_obs: Annotated[tuple[str, ...], default("all")] = ()
     """Indices of the observation entries that critics and moment functions see, or names of its parts."""
     holdout: float = HOLDOUT
-    """Fraction of demonstrated steps held out to select among the policies."""
+    """Fraction of demonstrated episodes held out to select among the policies; of fewer than 4, of the first's
+    steps."""
+    select: Select = "payoff"
+    """Policy to return, if the algorithm trains in an environment: the last, unless an earlier one is closer to
+    held-out demonstrations on fresh episodes (payoff); the same by the task reward (return); or the last."""
+    keep: int = 0
+    """Candidates for the returned policy to save in OUT/candidates, one of each of so many parts of training."""
     log: Kinds = ()
     """Also log to tensorboard or wandb; repeat the option for both. OUT.logs/metrics.csv is always written."""
     out: Annotated[Path_, default("runs/ALGORITHM")] = None

@@ -79,8 +79,6 @@ class Dataset(NamedTuple):
 
     steps: Transition
     size: Int[Array, ""]
-    episodes: Int[Array, ""] | None = None
-    """How many episodes the steps come from, if known. Some of an episode's steps may be held out."""
 
     @property
     def mask(self) -> Bool[Array, " n"]:
@@ -88,12 +86,17 @@ class Dataset(NamedTuple):
 
     def of(self, runs: Any) -> "Dataset":
         """The dataset of one run, or of some runs, where `size` has an entry for each run."""
-        return self._replace(size=self.size[runs], episodes=None if self.episodes is None else self.episodes[runs])
+        return self._replace(size=self.size[runs])
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
         """Steps drawn uniformly, with replacement."""
         index = jax.random.randint(key, shape, 0, self.size)
         return jax.tree.map(lambda x: x[index], self.steps)
+
+    def evenly_spaced(self, count: int) -> Int[Array, " count"]:
+        """The rows of `count` steps, evenly spaced over the real ones. With fewer steps, rows repeat."""
+        index = jnp.arange(count)
+        return index * (self.size // count) + index * (self.size % count) // count  # the product may be too large
 
     @classmethod
     def empty(cls, like: "Dataset", capacity: int) -> "Dataset":
@@ -210,6 +213,9 @@ class Info(NamedTuple):
     """0: continue; i: stop for the i-th of the algorithm's `stop_reasons`."""
     undo: Bool[Array, ""] | bool = False
     """Keep the state from before this update."""
+    score: Float[Array, ""] | None = None
+    """How far `policy(state)` seems to be from the expert, measured on held-out data, however noisily; the lower the
+    better. Rounds with low scores are candidates for the final policy (`train.selection`). None: not measured."""
 
 
 State = Any

@@ -3,18 +3,18 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, SupportsFloat
+from typing import Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.errors import DemonstrationError, SettingError, SpecError, check_whole
 from understudy.core.parts import Parts, columns, reordered
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
-from understudy.core.types import ActionSpace, Continuous, Dataset, Spec, Transition, action_kind
+from understudy.core.types import ActionSpace, Continuous, Spec, Transition, action_kind
 from understudy.data.checks import Checker
 from understudy.data.details import Details
+from understudy.data.holdout import Split, check_holdout, split
 from understudy.data.shifting import checked_next, shifted
 
 Ends = Literal["time_limit", "terminal"]
@@ -246,29 +246,11 @@ class Demonstrations:
         round_ = np.full(self.steps, -1, np.int32)
         return Transition(t, self.observations, self.actions, next_obs, terminal, last, known, round_)
 
-    def split(self, counts: Sequence[int], holdout: float) -> tuple[Dataset, Dataset]:
-        """Training and held-out steps for runs that use the first counts[i] episodes.
-
-        A fixed random draw per step decides whether it is held out, so the held-out steps are the same for every
-        algorithm, seed and count. If no step would be held out, or holdout is 0, both parts hold all steps.
-        """
+    def split(self, counts: Sequence[int], holdout: float) -> Split:
+        """Training and held-out steps for runs that use the first counts[i] episodes (`data.holdout`)."""
         for count in counts:
             self.first(count)
-        if not isinstance(holdout, SupportsFloat) or not 0 <= float(holdout) <= 0.5:
-            raise SettingError(f"holdout is {holdout!r}: choose a fraction from 0 to 0.5")
-        held = np.random.default_rng(0).random(self.steps) < holdout
-        ends = np.cumsum(self.lengths)[np.asarray(counts) - 1]
-        if held[: ends.min()].sum() == 0:
-            held[:] = False
-        steps = self.transitions()
-
-        def part(chosen: np.ndarray) -> Dataset:
-            count = np.cumsum(chosen)[ends - 1].astype(np.int32)
-            keep = np.flatnonzero(chosen)[: count.max()]
-            episodes = jnp.asarray(np.asarray(counts, np.int32))
-            return Dataset(Transition(*(jnp.asarray(x[keep]) for x in steps)), jnp.asarray(count), episodes)
-
-        return part(~held), part(held if held.any() else ~held)
+        return split(self.transitions(), self.lengths, counts, check_holdout(holdout))
 
     def save(self, path: str | os.PathLike[str], replace: bool = True) -> None:
         """Write an npz file of plain arrays, or another format by its ending or "format:path".

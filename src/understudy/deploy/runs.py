@@ -17,7 +17,7 @@ from understudy.core.text import is_line, quoted
 POLICY = "policy.npz"
 """The policy's file name in an expert directory."""
 POLICIES = "policies"
-MOST_SEED, MOST_EPISODES = 2**32 - 1, 10**9
+MOST_SEED, MOST_EPISODES, MOST_STEPS = 2**32 - 1, 10**9, 10**9
 REMEDY = "train again, or copy the directory again"
 CONFIG = {
     "algorithm": {
@@ -50,6 +50,10 @@ class RunRow(NamedTuple):
     seed: int
     episodes: int
     held_out_payoff: float
+    payoff_error: float
+    held_out_steps: int
+    returned: str
+    mean_return: float
     status: str
     selected: bool
 
@@ -112,6 +116,10 @@ def run_rows(directory: Path) -> list[RunRow]:
         "seed": lambda text: whole(text, 0, MOST_SEED),
         "episodes": lambda text: whole(text, 1, MOST_EPISODES),
         "held_out_payoff": number,
+        "payoff_error": number,
+        "held_out_steps": lambda text: whole(text, 0, MOST_STEPS),
+        "returned": lambda text: quoted(text, 100),
+        "mean_return": number,
         "status": lambda text: quoted(text, 500),
         "selected": {"True": True, "False": False}.__getitem__,
     }

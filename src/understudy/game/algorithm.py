@@ -116,10 +116,6 @@ class Algorithm(eqx.Module):
         """The policy that a finished run returns. Default: `policy(state)`."""
         return self.policy(state)
 
-    def final_payoff(self, state: State) -> float | None:
-        """The held-out payoff of `final_policy` in the algorithm's own moments. None: the loop measures one."""
-        return None
-
     @property
     def schedule(self) -> Schedule | None:
         """How it collects and updates. None: a round collects whole episodes, or nothing, and updates once."""

@@ -31,8 +31,3 @@ class Best(NamedTuple):
         """The best policy, or `default` if none was judged."""
         judged = self.payoff < NO_PAYOFF
         return jax.tree.map(lambda best, other: jnp.where(judged, best, other), self.policy, default)
-
-    @property
-    def payoff_or_none(self) -> float | None:
-        """The best payoff, on the host."""
-        return float(self.payoff) if self.payoff < NO_PAYOFF else None

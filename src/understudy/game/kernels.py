@@ -2,8 +2,9 @@
 
     k(x, y) = exp(−‖x − y‖² / 2h²),        x = (s standardized by the demonstrations, a in [-1, 1] or one-hot)
 
-The bandwidth h is the median distance between demonstrated steps, or half their root mean square distance if that is
-larger. The median alone is too small for an expert that stands still most of the time.
+Standardized numbers are clipped to ± 10: where the expert hardly varies, the learner can be far away. The bandwidth h is
+the median distance between demonstrated steps, or half their root mean square distance if that is larger. The median
+alone is too small for an expert that stands still most of the time.
 
 Random Fourier features approximate k by a product, k(x, y) ≈ φ(x) · φ(y), φ(x) = √(2/D) cos(W x / h + b) with normal W
 and uniform b (Rahimi and Recht, 2007). The mean of k over any number of samples is then a vector of D numbers.
@@ -14,7 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from understudy.core.arrays import namespace
 from understudy.core.types import Dataset, Spec, Transition
@@ -38,11 +39,11 @@ class GaussianKernel(eqx.Module):
     """Indices of the observation that the kernel sees (`Spec.critic_obs`)."""
 
     @classmethod
-    def fit(cls, spec: Spec, demonstrations: Dataset, features: int) -> "GaussianKernel":
-        """Coordinates and bandwidth from demonstrations. All runs have the same random features."""
+    def fit(cls, key: Key[Array, ""], spec: Spec, demonstrations: Dataset, features: int) -> "GaussianKernel":
+        """Coordinates and bandwidth from demonstrations, random features from the key."""
         normalization = Normalization.fit(spec, demonstrations)
         size = spec.obs_size + spec.action_size
-        direction_key, phase_key = jax.random.split(jax.random.key(0))
+        direction_key, phase_key = jax.random.split(key)
         directions = jax.random.normal(direction_key, (size, features))
         phases = jax.random.uniform(phase_key, (features,), maxval=2 * jnp.pi)
         kernel = cls(normalization, jnp.ones(()), directions, phases, spec.num_actions, spec.critic_obs)
@@ -72,8 +73,7 @@ def bandwidth_of(distances: Any) -> Any:
 def _distances(kernel: GaussianKernel, demonstrations: Dataset) -> Float[Array, "n n"]:
     """Distances between the real steps, or MAX_STEPS evenly spaced ones. NaN for a step and itself or a copy of it."""
     count = min(MAX_STEPS, demonstrations.steps.t.shape[0])
-    quotient, remainder = demonstrations.size // count, demonstrations.size % count
-    row = jnp.arange(count) * quotient + jnp.arange(count) * remainder // count
+    row = demonstrations.evenly_spaced(count)
     repeated = jnp.concatenate([jnp.zeros(1, bool), row[1:] == row[:-1]])  # if there are fewer than `count` steps
     points = kernel.points(jax.tree.map(lambda x: x[row], demonstrations.steps))
     # Not by `squared_distances`: its rounding makes the distance of a point to itself positive.

@@ -19,33 +19,38 @@ from understudy.core.errors import (
     NeedsError,
     SettingError,
     check_callable,
+    check_choice,
     check_not_negative,
     check_seed,
     check_whole,
 )
 from understudy.core.memory import check_memory
+from understudy.core.notices import notice
 from understudy.core.parts import columns
 from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.text import quoted
-from understudy.core.types import Dataset, Spec, action_kind
+from understudy.core.types import Dataset, action_kind
 from understudy.data import Demonstrations, load
+from understudy.data.holdout import kind_of
+from understudy.data.inspection import ranges
 from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished, named_env, public_name
 from understudy.experts.expert import Expert, as_expert
 from understudy.game import Algorithm
-from understudy.policies.actor import Actor
 from understudy.train import loop
+from understudy.train.candidates import PARTS
 from understudy.train.checkpoints import Checkpoint, digest
 from understudy.train.completing import completed
 from understudy.train.contract import check_moments
 from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
+from understudy.train.final import Player, final_policies
 from understudy.train.logs import Logs
 from understudy.train.results import Result, Run, hyperparameters
-from understudy.train.selection import HeldOut, held_out, held_out_payoff
+from understudy.train.selection import FEW_STEPS, SELECTS, Select, held_out
 from understudy.train.sizes import RUN_BYTES, check_size
 from understudy.train.tables import provenance
 
-HOLDOUT = 0.02
-"""The default fraction of held-out steps. It is small: with few demonstrations, training misses them."""
+HOLDOUT = 0.05
+"""The default fraction of held-out episodes. It is small: with few demonstrations, training misses them."""
 NEED_WORDS = {
     "environment": "an environment: pass env=, or --env in the shell",
     "expert": "a queryable expert: pass expert=, or --expert in the shell",
@@ -60,6 +65,8 @@ def imitate(
     seeds: int | Sequence[int] = 1,
     episodes: int | Sequence[int] | None = None,
     holdout: float = HOLDOUT,
+    select: Select = "payoff",
+    keep: int = 0,
     progress: ProgressOption = True,
     checkpoint: str | os.PathLike[str] | None = None,
     visit: loop.Visit | None = None,
@@ -84,9 +91,16 @@ def imitate(
             Stable-Baselines3 zip or model, a function, an ONNX file, "module:function" (docs/experts.md).
         seeds: The number of seeds, counted from 0, or a list of seeds. All train in one compiled program.
         episodes: How many demonstrated episodes to use, from the first on. A list trains every seed on each number.
-        holdout: The fraction of steps that is held out to select among the policies.
+        holdout: The fraction of episodes that is held out to select among the policies, at least one of four or more.
+            Of fewer, it is a fraction of the first one's steps (`data.holdout`). 0: nothing is held out.
+        select: How an algorithm that trains in an environment chooses the policy of a run. "payoff": the last policy
+            and some earlier ones play 10 fresh episodes each; the last is returned, unless another one is clearly
+            closer to held-out demonstrations. "return": the same by the environment's reward, which imitation does not
+            use otherwise. "last": the last policy.
+        keep: Candidates to save besides, one of each of so many parts of training (`result.candidates`).
         progress: Show a progress bar on standard error, if it is a terminal or a notebook. False: silent. A function
-            is called after each round instead, with the rounds done, all rounds, and the mean of each metric.
+            is called after each round instead, with the rounds done, all rounds, and the mean of each metric; then
+            after each candidate's fresh episodes, with the metric "candidates".
         checkpoint: A file that stores the state of training at intervals. The same call resumes from it: to the same
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.
@@ -111,6 +125,8 @@ def imitate(
     if workers is not None:
         check_whole(0, workers=workers)
     check_not_negative(step_timeout=step_timeout, expert_timeout=expert_timeout)
+    check_choice(SELECTS, select=select)
+    check_whole(0, keep=keep)
     logs = Logs(logs) if isinstance(logs, str | os.PathLike) else logs
     if not isinstance(logs, Logs | None):
         raise SettingError(f"logs is {logs!r}: the name of a directory, or Logs(...), is needed")
@@ -138,7 +154,12 @@ def imitate(
         policy_obs=columns(parts, policy_obs, "policy_obs"),
         critic_obs=columns(parts, critic_obs, "critic_obs"),
     )
+    if select == "return" and env is None:
+        raise NeedsError(
+            "select='return' compares returns, which needs an environment: pass env=, or --env in the shell"
+        )
     count_list = _counts(episodes, demonstrations)
+    _notice_constants(demonstrations.first(max(count_list)))
     check_size(algorithm, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
     seed_list = as_seeds(seeds)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
@@ -149,11 +170,14 @@ def imitate(
     keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
 
     settings, place = hyperparameters(algorithm), None
+    judging = algorithm.schedule is not None
+    kept_parts = keep or (PARTS if judging and select != "last" else 0)
     if checkpoint is not None:
         named = json.dumps([algorithm.card.name, settings])
         data = (training.steps, count_list, demonstrations.spec)
         seen = {"policy_obs": spec.policy_obs, "critic_obs": spec.critic_obs}
-        place = Checkpoint(checkpoint, {"settings": named, "demonstrations": data, "seeds": seed_list, **seen})
+        named_parts = {"settings": named, "demonstrations": data, "seeds": seed_list, "candidates": kept_parts, **seen}
+        place = Checkpoint(checkpoint, named_parts)
     collector = collector_for(algorithm, env, queried, [seed for _, seed in pairs], workers, step_timeout)
     environment = None if env is None else named_env(given, env)
     request = {
@@ -166,6 +190,7 @@ def imitate(
         "seeds": seed_list,
         "episodes": count_list,
         "holdout": float(holdout),
+        "select": select,
         "policy_obs": None if spec.policy_obs is None else list(spec.policy_obs),
         "critic_obs": None if spec.critic_obs is None else list(spec.critic_obs),
         "demonstrations": summary(demonstrations),
@@ -176,36 +201,46 @@ def imitate(
         with display.reporting(
             f"{algorithm.card.title} on {demonstrations.env or 'demonstrations'}", progress
         ) as report:
-            trained = loop.train(algorithm, spec, training, keys, collector, report, place, visit, held, log)
-        criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
-        runs, actors = _final_policies(algorithm, spec, trained, pairs, criteria, demonstrations.env)
+            trained = loop.train(
+                algorithm, spec, training, keys, collector, report, place, visit, held, log, kept_parts
+            )
+            criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
+            player = None
+            if env is not None and not trained.interrupted and (judging or select == "return" or keep):
+                player = Player(env, workers, step_timeout)
+            runs, actors, candidates = final_policies(
+                algorithm, spec, trained, pairs, criteria, demonstrations.env, player, select, report
+            )
         if log is not None:
             log.end(runs)
     config = {**request, "seconds": round(trained.seconds, 3), **provenance()}
-    return Result(config, runs, actors, trained.metrics, trained.interrupted, env)
+    _notice_few_steps(demonstrations, runs, holdout)
+    return Result(config, runs, actors, trained.metrics, trained.interrupted, env, candidates if keep else [])
 
 
-def _final_policies(
-    algorithm: Algorithm,
-    spec: Spec,
-    trained: loop.Training,
-    pairs: list[tuple[int, int]],
-    criteria: dict[int, HeldOut],
-    env: str | None,
-) -> tuple[list[Run], list[Actor]]:
-    """The runs with their held-out payoffs, and their final policies."""
-    states = jax.device_get(trained.states)
-    runs, actors = [], []
-    for index, (count, seed) in enumerate(pairs):
-        state = jax.tree.map(lambda x, i=index: x[i], states)
-        policy, payoff = algorithm.final_policy(state), algorithm.final_payoff(state)
-        about = {"algorithm": algorithm.card.name, "seed": seed, "episodes": count, "env": env}
-        actor = Actor(policy, spec, about)
-        payoff = held_out_payoff(actor, criteria[count]) if payoff is None else payoff
-        status = trained.statuses[index] if np.isfinite(payoff) else "diverged: the policy's actions are not finite"
-        runs.append(Run(seed, count, status, payoff))
-        actors.append(actor)
-    return runs, actors
+def _notice_constants(demonstrations: Demonstrations) -> None:
+    """Name the numbers of the observations that never change: nothing can be learned from them."""
+    constant = np.flatnonzero(ranges(demonstrations.observations).constant)
+    if constant.size:
+        which = ", ".join(str(index) for index in constant[:10]) + (", ..." if constant.size > 10 else "")
+        notice(
+            f"{constant.size} of {demonstrations.observations.shape[1]} numbers of an observation are constant in the "
+            f"demonstrations ({which}): nothing can be learned from them"
+        )
+
+
+def _notice_few_steps(demonstrations: Demonstrations, runs: list[Run], holdout: float) -> None:
+    """Say so if held-out payoffs mean little."""
+    for count in sorted({run.episodes for run in runs}):
+        steps = min(run.held_out_steps for run in runs if run.episodes == count)
+        kind = kind_of(demonstrations.lengths, count, holdout)
+        if kind == "training":
+            continue
+        block = "a part of an episode whose other steps are in training"
+        if kind == "block" or steps < FEW_STEPS:
+            which = f"{steps} held-out steps, {block}" if kind == "block" else f"{steps} held-out steps"
+            number = f"{count} demonstrated episode{'s' if count > 1 else ''}"
+            notice(f"with {number} the held-out payoff is from {which}: it means little")
 
 
 def _check_needs(algorithm: Any, env: Any, expert: Any) -> None:

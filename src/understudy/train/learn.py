@@ -108,9 +108,7 @@ class TaskReward(Algorithm):
         )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> TaskRewardState:
-        return TaskRewardState(
-            self.player.init(key, spec), Normalization.fit(spec, demonstrations, normalize_obs=False)
-        )
+        return TaskRewardState(self.player.init(key, spec), Normalization.fit(spec, demonstrations, "none"))
 
     def update(self, state: TaskRewardState, data: RoundData, key: Key[Array, ""]) -> tuple[TaskRewardState, Info]:
         replay, new_steps, schedule = data.replay, data.new_steps, self.schedule

@@ -26,6 +26,7 @@ from understudy.core.errors import DivergedError, RunError, SpecError, WorkerErr
 from understudy.core.progress import Progress
 from understudy.core.types import Dataset, Spec, State
 from understudy.game import Algorithm
+from understudy.train.candidates import Kept
 from understudy.train.checkpoints import Checkpoint, Layout, Leaf, has_checkpoint
 from understudy.train.contract import check_policy
 from understudy.train.programs import Program, shares, traced
@@ -47,6 +48,8 @@ class Training:
     """The result of training a batch of runs. The first axis of every array is the run."""
 
     states: State
+    kept: Kept | None
+    """Candidates for the final policies, if any were kept."""
     metrics: dict[str, np.ndarray]
     """name → (runs, rounds). NaN from the round in which a run diverged, or after it stopped."""
     statuses: list[str]
@@ -80,16 +83,19 @@ def train(
     visit: Visit | None = None,
     held_out: Dataset | None = None,
     log: Log | None = None,
+    parts: int = 0,
 ) -> Training:
     """Train one run for each key, all at once, on demonstrations and a collector's data.
 
     `demonstrations.size` has an entry for each run; the steps are shared. A run that stops, or whose metrics or
     parameters are not finite, keeps the state of its last good round while the others continue. Ctrl-C ends all runs at
     the end of the round and keeps their results. With a checkpoint, training resumes from it. `visit` may read the
-    states after each round. `held_out` has demonstrated steps for payoffs, not for training.
+    states after each round. `held_out` has demonstrated steps for payoffs, not for training. `parts` of training each
+    keep a candidate for the final policy (`candidates`).
     """
     with nullcontext() if checkpoint is None else checkpoint.claimed():
-        return _Loop(algorithm, spec, demonstrations, keys, collector, held_out, checkpoint, log).run(progress, visit)
+        loop = _Loop(algorithm, spec, demonstrations, keys, collector, held_out, checkpoint, log, parts)
+        return loop.run(progress, visit)
 
 
 class _Loop:
@@ -105,13 +111,14 @@ class _Loop:
         held_out: Dataset | None,
         checkpoint: Checkpoint | None,
         log: Log | None,
+        parts: int,
     ):
         self.began, self.algorithm = time.perf_counter(), traced(algorithm)
         self.collector = offline() if collector is None else collector
         self.checkpoint, self.log, self.runs = checkpoint, log, len(keys)
         held_out = None if self.algorithm.schedule is None else held_out
         self.programs = [
-            Program(self.algorithm, spec, demonstrations, held_out, keys, share, self.collector)
+            Program(self.algorithm, spec, demonstrations, held_out, keys, share, self.collector, parts)
             for share in shares(self.runs)
         ]
         if demonstrations.steps.t.shape[0] > 1:
@@ -177,7 +184,8 @@ class _Loop:
             if self.checkpoint is not None:  # there is nothing to resume
                 Checkpoint.discard(self.checkpoint.path)
             raise DivergedError(f"every run diverged in round 1: {self.causes[0]}")
-        return Training(self._states(), metrics_of(self.records), statuses, self._seconds(), interrupted)
+        kept = jax.tree.map(lambda *part: self._joined(part), *(program.kept for program in self.programs))
+        return Training(self._states(), kept, metrics_of(self.records), statuses, self._seconds(), interrupted)
 
     def _find_causes(self) -> None:
         """Measure what was not finite in runs that have diverged since the last call."""
@@ -258,7 +266,7 @@ class _Loop:
 
         def collector(rounds: int) -> list[Leaf]:
             stored = jax.eval_shape(lambda memory: self.collector.in_program.stored(memory, rounds), program.memory)
-            return [of_all_runs(array) for array in stored]
+            return [of_all_runs(array) for array in [*jax.tree.leaves(program.kept), *stored]]
 
         states = jax.device_get(jax.tree.leaves(program.states))
         return Layout(

@@ -20,6 +20,7 @@ from understudy.core.types import Dataset, Info, RoundData, Spec, State
 from understudy.game import Algorithm
 from understudy.game.schedule import Schedule
 from understudy.game.user_code import calling
+from understudy.train.candidates import Kept
 from understudy.train.checkpoints import SavedLoop
 from understudy.train.contract import check_update
 from understudy.train.divergence import Data, cause
@@ -71,16 +72,19 @@ class Program:
         keys: Key[Array, " runs"],
         runs: np.ndarray,
         collector: Collector,
+        parts: int = 0,
     ):
+        """`parts` of training each keep a candidate for the final policy (`candidates`)."""
         init_keys, update_keys = jax.vmap(jax.random.split, out_axes=1)(keys[runs])
         collect_keys = jax.vmap(jax.random.fold_in, (0, None))(keys[runs], 2)  # 0 and 1 are used by the split
         self.algorithm, self.spec, self.collector, self.runs = algorithm, spec, collector, runs
         self.keys = RunKeys(update_keys, collect_keys)
         self.demonstrations = demonstrations.of(runs)
-        self.held_out = None if held_out is None else held_out.of(runs)
+        self.held_out = None if held_out is None else jax.tree.map(lambda x: x[runs], held_out)
         self.states = _init(algorithm, spec, self.demonstrations, init_keys)
         jax.block_until_ready(self.states)  # type: ignore[no-untyped-call]
         self.memory = _memory(collector.in_program, algorithm, self.states, spec)
+        self.kept = _kept(algorithm, self.states, parts) if parts else None
         self.active = jnp.ones(len(runs), bool)
         self.queries = jnp.zeros(len(runs), jnp.int32)
         self.given: Any = None
@@ -93,11 +97,13 @@ class Program:
         self.states = jax.tree.unflatten(jax.tree.structure(self.states), leaves)
         self.active = jnp.asarray(saved.active[self.runs])
         arrays = [leaf[self.runs] for leaf in saved.collector]
-        self.memory = self.collector.in_program.restored(self.memory, arrays)
+        count = len(jax.tree.leaves(self.kept))
+        self.kept = jax.tree.unflatten(jax.tree.structure(self.kept), map(jnp.asarray, arrays[:count]))
+        self.memory = self.collector.in_program.restored(self.memory, arrays[count:])
 
     def stored_memory(self, rounds: int) -> list[Array]:
-        """The collector's arrays that a checkpoint stores after `rounds` rounds."""
-        return self.collector.in_program.stored(self.memory, rounds)
+        """The candidates and the collector's arrays that a checkpoint stores after `rounds` rounds."""
+        return [*jax.tree.leaves(self.kept), *self.collector.in_program.stored(self.memory, rounds)]
 
     def cause_of_divergence(self, run: int, index: int, records: list[RoundRecord]) -> str:
         """What was not finite when one of the runs diverged in a round. Measured on the state that it has kept."""
@@ -145,11 +151,12 @@ class Program:
         """One call for all runs of the share. Programs run in parallel only if each waits in its own thread."""
         schedule, calls = self.algorithm.schedule, self.collector.calls_per_round
         count = 1 if schedule is None else schedule.updates // calls
-        self.states, self.memory, self.active, self.queries, records = _advance(
+        self.states, self.memory, self.kept, self.active, self.queries, records = _advance(
             self.algorithm,
             self.collector.in_program,
             self.states,
             self.memory,
+            self.kept,
             self.demonstrations,
             self.held_out,
             self.keys,
@@ -191,6 +198,11 @@ def _memory(collector: InProgram, algorithm: Algorithm, states: State, spec: Spe
     return collector.init(algorithm, states, spec)
 
 
+@partial(jax.jit, static_argnames=("parts",))
+def _kept(algorithm: Algorithm, states: State, parts: int) -> Kept:
+    return jax.vmap(lambda state: Kept.init(algorithm, state, parts))(states)
+
+
 @jax.jit
 def _policies(algorithm: Algorithm, states: State) -> Any:
     return jax.vmap(algorithm.acting_policy)(states)
@@ -206,12 +218,13 @@ def _update(algorithm: Algorithm, state: State, data: RoundData, key: Key[Array,
     return algorithm.update(state, data, key)[0]
 
 
-@partial(jax.jit, donate_argnames=("states", "memory"), static_argnames=("count",))
+@partial(jax.jit, donate_argnames=("states", "memory", "kept"), static_argnames=("count",))
 def _advance(
     algorithm: Algorithm,
     collector: InProgram,
     states: State,
     memory: Memory,
+    kept: Kept | None,
     demonstrations: Dataset,
     held_out: Dataset | None,
     keys: RunKeys,
@@ -221,30 +234,35 @@ def _advance(
     limit: Int[Array, ""],
     given: Any,
     count: int,
-) -> tuple[State, Memory, Bool[Array, " runs"], Int[Array, " runs"], RoundRecord]:
+) -> tuple[State, Memory, Kept | None, Bool[Array, " runs"], Int[Array, " runs"], RoundRecord]:
     """`count` updates, each after collecting. Updates are the outer loop and runs the inner one (`collect.replay`)."""
     schedule = algorithm.schedule
 
     def update(carry: Any, number: Int[Array, ""]) -> tuple[Any, RoundRecord]:
-        states, memory, active, queries = carry
+        states, memory, kept, active, queries = carry
         now = Now(first.round, number)
+        round_ends = schedule is None or number == schedule.updates - 1
         update_keys, collect_keys = keys.at(schedule, now)
         memory, collected = collector.collect(algorithm, states, memory, given, now, limit - queries, collect_keys)
 
         def one(
             state: State,
+            kept: Kept | None,
             data: Dataset,
             held_out: Dataset | None,
             collected: Collected,
             key: Key[Array, ""],
             active: Bool[Array, ""],
             queries: Int[Array, ""],
-        ) -> tuple[State, Bool[Array, ""], Int[Array, ""], RoundRecord]:
+        ) -> tuple[State, Kept | None, Bool[Array, ""], Int[Array, ""], RoundRecord]:
             round_data = _round_data(data, held_out, collected, now)
             with calling(f"{algorithm.card.name}.update", type(algorithm).update):
                 returned = algorithm.update(state, round_data, key)
             new, info = check_update(algorithm, state, returned)
             state, finite = _guarded(state, new, info, active)
+            if kept is not None:
+                valid = active & finite & ~jnp.asarray(info.undo) & round_ends
+                kept = kept.update(algorithm, state, info, now.round, valid)
             new_queries, metrics = jnp.zeros((), jnp.int32), info.metrics
             if collected.mean_return is not None:
                 metrics = metrics | {"return": collected.mean_return}
@@ -255,15 +273,16 @@ def _advance(
                 metrics = metrics | {"env_steps": collected.env_steps}
             stop, undo = jnp.asarray(info.stop), jnp.asarray(info.undo)
             going = active & finite & (stop == 0) & (queries + new_queries < limit)
-            return state, going, queries + new_queries, RoundRecord(metrics, active, finite, stop, undo, new_queries)
+            record = RoundRecord(metrics, active, finite, stop, undo, new_queries)
+            return state, kept, going, queries + new_queries, record
 
-        axes = (0, _by_run(demonstrations), _by_run(held_out), 0, 0, 0, 0)
-        states, active, queries, record = jax.vmap(one, axes)(
-            states, demonstrations, held_out, collected, update_keys, active, queries
+        axes = (0, 0, Dataset(None, 0), 0, 0, 0, 0, 0)  # type: ignore[arg-type]
+        states, kept, active, queries, record = jax.vmap(one, axes)(
+            states, kept, demonstrations, held_out, collected, update_keys, active, queries
         )
-        return (states, memory, active, queries), record
+        return (states, memory, kept, active, queries), record
 
-    carry = (states, memory, active, queries)
+    carry = (states, memory, kept, active, queries)
     if schedule is None:
         carry, record = update(carry, first.update)
         return *carry, jax.tree.map(lambda x: x[None], record)
@@ -282,8 +301,3 @@ def _guarded(state: State, new: State, info: Info, active: Bool[Array, ""]) -> t
     finite = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
     keep = active & finite & ~jnp.asarray(info.undo)
     return jax.tree.map(lambda n, o: jnp.where(keep, n, o), new, state), finite
-
-
-def _by_run(data: Dataset | None) -> Any:
-    """vmap's axes: the steps are shared, each run has its own size."""
-    return None if data is None else Dataset(None, 0, None if data.episodes is None else 0)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
     RUN/config.json     algorithm, hyperparameters, seeds, versions, a summary of the demonstrations
     RUN/metrics.csv     a row for each run and round
     RUN/runs.csv        a row for each run: seed, episodes, held-out payoff, status, whether it was selected
+    RUN/candidates/     with `keep`: other policies that could have been returned, and candidates.csv
     RUN/policies/*.npz  the policies: plain arrays and JSON
     RUN/SHA256SUMS      digests of these files
     RUN/tensorboard/, RUN/wandb/    logs of training, with --log (`train.logs`)
@@ -14,7 +15,7 @@ import dataclasses
 import operator
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, SupportsFloat, SupportsIndex
 
@@ -37,10 +38,12 @@ from understudy.evaluation.video import record_video
 from understudy.game import Algorithm
 from understudy.policies.actor import Actor, read_policy
 from understudy.policies.export import Written, export, training_of
+from understudy.train.selection import FEW_STEPS
 from understudy.train.tables import write_csv
 
 OWN_FILES = (
     *("config.json", "metrics.csv", "runs.csv", "policies", "policies/episodes*-seed*.npz", DIGESTS),
+    *("candidates", "candidates/candidates.csv", "candidates/episodes*-seed*.npz"),
     *("tensorboard", "tensorboard/*/events.out.tfevents.*", "wandb.json", "wandb"),
     *("wandb/run-*", "wandb/offline-run-*", "wandb/latest-run", "wandb/debug*.log"),
 )
@@ -55,11 +58,37 @@ class Run:
     episodes: int
     status: str
     payoff: float
-    """The payoff on held-out steps, by which a run is selected (`train.selection`)."""
+    """The payoff of the returned policy against held-out steps, by which a run is selected (`train.selection`)."""
+    payoff_error: float = float("nan")
+    """Its standard error over fresh episodes. NaN: none were played, so the payoff is on held-out steps, or that of the
+    last rounds of training if those were interrupted."""
+    held_out_steps: int = 0
+    """How many held-out steps the payoff is from."""
+    returned: str = "last"
+    """Which policy was returned: the last one, the last one without averaging, or that of a round."""
+    mean_return: float = float("nan")
+    """Its mean return over the fresh episodes. NaN: none were played."""
 
     @property
     def name(self) -> str:
         return f"episodes{self.episodes}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy that could have been returned, and how it did on its fresh episodes."""
+
+    run: str
+    """The name of its run."""
+    name: str
+    actor: Actor
+    payoff: float
+    payoff_error: float
+    mean_return: float
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.run}-{self.name.replace(',', '').replace(' ', '-')}.npz"
 
 
 @dataclass(frozen=True)
@@ -74,15 +103,21 @@ class Result:
     interrupted: bool = False
     env: Any = None
     """The environment passed to `imitate`, if any. It is not saved."""
+    candidates: list[Candidate] = field(default_factory=list)
+    """The policies that competed for the final ones, with `keep`. They are saved, but not loaded again."""
 
     @property
     def selected(self) -> int:
-        """The index of the run with the lowest held-out payoff, among those with the most demonstrations."""
+        """The index of the run with the lowest held-out payoff, among those with the most demonstrations.
+
+        With `select="return"`, it is the one with the highest return.
+        """
         most = max(run.episodes for run in self.runs)
+        by_return = self.config.get("select") == "return"
 
         def rank(index: int) -> tuple[bool, float]:
-            payoff = self.runs[index].payoff
-            return (not np.isfinite(payoff), payoff)
+            cost = -self.runs[index].mean_return if by_return else self.runs[index].payoff
+            return (not np.isfinite(cost), cost)
 
         return min((i for i, run in enumerate(self.runs) if run.episodes == most), key=rank)
 
@@ -184,17 +219,49 @@ class Result:
             )
             write_csv(
                 partial / "runs.csv",
-                ["seed", "episodes", "held_out_payoff", "status", "selected"],
+                list(RunRow._fields),
                 (
-                    [run.seed, run.episodes, run.payoff, run.status, i == self.selected]
+                    RunRow(
+                        run.seed,
+                        run.episodes,
+                        run.payoff,
+                        run.payoff_error,
+                        run.held_out_steps,
+                        run.returned,
+                        run.mean_return,
+                        run.status,
+                        i == self.selected,
+                    )
                     for i, run in enumerate(self.runs)
                 ),
             )
+            if self.candidates:
+                self._save_candidates(partial / "candidates")
             write_json(partial / "config.json", self.config)
             write_digests(partial, _digested(run.name for run in self.runs))
 
+    def _save_candidates(self, directory: Path) -> None:
+        directory.mkdir()
+        returned = {(run.name, run.returned) for run in self.runs}
+        for candidate in self.candidates:
+            candidate.actor.save(directory / candidate.file_name)
+        write_csv(
+            directory / "candidates.csv",
+            ["file", "run", "candidate", "held_out_payoff", "payoff_error", "mean_return", "returned"],
+            (
+                [one.file_name, one.run, one.name, one.payoff, one.payoff_error, one.mean_return, is_returned]
+                for one, is_returned in ((one, (one.run, one.name) in returned) for one in self.candidates)
+            ),
+        )
+
     def __repr__(self) -> str:
         return f"Result({self.config['algorithm']['name']}, {len(self.runs)} runs, selected {self.runs[self.selected]})"
+
+
+def payoff_text(run: Run) -> str:
+    """A run's held-out payoff with its standard error, and the number of held-out steps if they are few."""
+    error = f" ± {run.payoff_error:.2g}" if np.isfinite(run.payoff_error) else ""
+    return f"{run.payoff:.3g}{error}{f' ({run.held_out_steps} steps)' if run.held_out_steps < FEW_STEPS else ''}"
 
 
 def check_replaceable(directory: str | os.PathLike[str]) -> None:
@@ -209,7 +276,19 @@ def load_run(directory: str | os.PathLike[str]) -> Result:
     """Load a saved run."""
     directory = checked_path(directory)
     config, rows = run_config(directory), run_rows(directory)
-    runs = [Run(row.seed, row.episodes, row.status, row.held_out_payoff) for row in rows]
+    runs = [
+        Run(
+            row.seed,
+            row.episodes,
+            row.status,
+            row.held_out_payoff,
+            row.payoff_error,
+            row.held_out_steps,
+            row.returned,
+            row.mean_return,
+        )
+        for row in rows
+    ]
     seeds, counts = config["seeds"], config["episodes"]
     pairs = [(seed, count) for count in counts for seed in seeds] if len(seeds) * len(counts) == len(runs) else []
     if [(run.seed, run.episodes) for run in runs] != pairs:

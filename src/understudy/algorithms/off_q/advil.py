@@ -55,7 +55,7 @@ from understudy.game.players import Averaged, Player, averaging, clip_from, grad
 from understudy.game.stopping import CollapseDetector, CollapseState, PayoffThreshold
 from understudy.policies import EnsembleMember, Normalized, Policy, deterministic_policy, ensemble
 from understudy.policies.networks import orthogonal_penalty
-from understudy.policies.normalization import Normalization
+from understudy.policies.normalization import Normalization, Scaling, check_scaling
 
 
 class AdVILState(NamedTuple):
@@ -95,6 +95,7 @@ class AdVIL(Algorithm):
             "ema_decay": 0.0,
             "ensemble_size": 1,
             "collapse": CollapseDetector(jump=0.0),
+            "obs_scaling": "paper",
         }
     }
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
@@ -135,6 +136,8 @@ class AdVIL(Algorithm):
     """Networks in the policy's ensemble; their actions are averaged."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers of policy and critic."""
+    obs_scaling: Scaling = eqx.field(static=True, default="standardize")
+    """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
     gain: float = 2**0.5
     """Gain of the orthogonal initialisation of hidden layers."""
     threshold: PayoffThreshold = PayoffThreshold()
@@ -163,6 +166,7 @@ class AdVIL(Algorithm):
             ensemble_size=self.ensemble_size,
         )
         check_layers(hidden=self.hidden)
+        check_scaling(self.obs_scaling)
         if self.threshold.delta is not None and self.rounds < max(self.threshold.warm_up, self.threshold.window):
             raise SettingError(
                 f"threshold.delta is {self.threshold.delta} and rounds is {self.rounds}: the payoff is first checked "
@@ -184,7 +188,7 @@ class AdVIL(Algorithm):
             policy_player.init(policy),
             critic,
             critic_player.init(critic),
-            Normalization.fit(spec, demonstrations),
+            Normalization.fit(spec, demonstrations, self.obs_scaling),
             self.collapse.init(),
             self.threshold.init(),
         )

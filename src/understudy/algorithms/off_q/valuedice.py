@@ -55,7 +55,7 @@ from understudy.game.sampling import Rows, draw_from_both, take
 from understudy.game.stopping import CollapseDetector, CollapseState
 from understudy.policies import NetworkPolicy, Normalized, Policy, stochastic_policy
 from understudy.policies.networks import orthogonal_penalty
-from understudy.policies.normalization import Normalization
+from understudy.policies.normalization import Normalization, Scaling, check_scaling
 
 
 class ValueDICEState(NamedTuple):
@@ -94,7 +94,7 @@ class ValueDICE(Algorithm):
     )
     stop_reasons: ClassVar[tuple[str, ...]] = ("the policy's loss jumped",)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"ema_decay": 0.0},
+        "paper": {"ema_decay": 0.0, "obs_scaling": "paper"},
         QUICK: {"rounds": 100, "hidden": (64, 64)},
     }
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
@@ -123,6 +123,8 @@ class ValueDICE(Algorithm):
     """Gradient steps of both players per round."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Hidden layers of policy and critic."""
+    obs_scaling: Scaling = eqx.field(static=True, default="standardize")
+    """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
     collapse: CollapseDetector = CollapseDetector(jump=0.0)
     """Stop when the policy's loss jumps. Default: never."""
 
@@ -138,6 +140,7 @@ class ValueDICE(Algorithm):
         check_kind(CollapseDetector, collapse=self.collapse)
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
         check_layers(hidden=self.hidden)
+        check_scaling(self.obs_scaling)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> ValueDICEState:
         policy_key, critic_key = jax.random.split(key)
@@ -150,7 +153,7 @@ class ValueDICE(Algorithm):
             policy_player.init(policy),
             critic,
             critic_player.init(critic),
-            Normalization.fit(spec, demonstrations),
+            Normalization.fit(spec, demonstrations, self.obs_scaling),
             self.collapse.init(),
         )
 

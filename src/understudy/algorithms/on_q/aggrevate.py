@@ -139,7 +139,7 @@ class AggreVaTe(Algorithm):
         policy = stochastic_policy(policy_key, spec, self.hidden)
         critic = TimedCritic.init(critic_key, spec, self.critic_hidden, self.moments or state_action)
         aggregated = Dataset.empty(demonstrations, max((self.rounds - 1) * self.episodes_per_round * spec.horizon, 1))
-        normalization = Normalization.fit(spec, demonstrations, self.standardize)
+        normalization = Normalization.fit(spec, demonstrations, "standardize" if self.standardize else "none")
         return AggreVaTeState(policy, critic, normalization, aggregated, jnp.zeros(aggregated.steps.t.shape))
 
     def update(self, state: AggreVaTeState, data: RoundData, key: Key[Array, ""]) -> tuple[AggreVaTeState, Info]:

@@ -74,6 +74,7 @@ RELEASED_SETTINGS = {
     "reset_each_round": True,
     "random_each_round": True,
     "restart_lr_schedule": True,
+    "obs_scaling": "none",
 }
 """Settings of the released code that Tables 9 and 10 do not list, for AdRIL and SQIL."""
 PAPER_SETTINGS = {**RELEASED_SETTINGS, "kernel": "indicator", "sac": SAC(), "average_rounds": 0.0}

@@ -77,10 +77,6 @@ from understudy.rl.ppo import PPO
 RewardForm = Literal["positive", "negative", "logit"]
 FORMS: tuple[RewardForm, ...] = ("positive", "negative", "logit")
 PAPER_PPO = PPO(hidden=(256, 256))
-INPUT_BOUND = 10.0
-"""f's inputs are clipped to this many standard deviations. Where the expert hardly varies, the learner can be
-thousands of standard deviations away.
-"""
 MIN_SHARE = 0.01
 """Added to both sides' share of time in the absorbing state, so that its logit is finite."""
 
@@ -102,7 +98,7 @@ class GAIL(RewardMatching):
     stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
     every_update: ClassVar[bool] = True
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"absorbing": False, "truncation_is_terminal": True},
+        "paper": {"absorbing": False, "truncation_is_terminal": True, "obs_scaling": "none"},
         "sac": {
             "player": "sac",
             "reward_form": "logit",
@@ -261,7 +257,7 @@ class Discriminator(RewardMoments):
 
     def samples(self, steps: Transition, weight: float | Float[Array, ""] = 1.0) -> Samples:
         """Steps in g's coordinates, with actions as vectors and the given total weight."""
-        points = jnp.clip(self.kernel.points(steps), -INPUT_BOUND, INPUT_BOUND)
+        points = self.kernel.points(steps)
         count, size = points.shape[0], self.kernel.normalization.obs_mean.shape[0]
         return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))
 

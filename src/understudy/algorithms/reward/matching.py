@@ -18,9 +18,10 @@ Without absorbing states, the sign of −f alone makes the learner prolong or en
 
 A kernel critic is bounded, so values are bounded too; soft Q-learning clips to that bound (`Batch.value_bound`).
 
-π collects, π̄ is evaluated and returned. π̄ averages the weights over the updates of the last `average_rounds` rounds,
-with equal weights until there are that many. In theory the average policy of a no-regret game is near an equilibrium
-and the last one need not be; averaging weights is a heuristic. With `average_rounds` 0, π̄ is π.
+π collects, π̄ is evaluated and, unless fresh episodes speak against it, returned (`train.selection`). π̄ averages the
+weights over the updates of the last `average_rounds` rounds, with equal weights until there are that many. In theory
+the average policy of a no-regret game is near an equilibrium and the last one need not be; averaging weights is a
+heuristic. With `average_rounds` 0, π̄ is π.
 """
 
 from abc import abstractmethod
@@ -34,16 +35,15 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from understudy.algorithms.reward.moments import Counts, RewardMoments, count_expert_steps, count_steps
-from understudy.algorithms.reward.payoff import NUM_FEATURES, FeatureSums, kernel_payoff
+from understudy.algorithms.reward.payoff import NUM_FEATURES, FeatureSums, PayoffState
 from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, adjustable
-from understudy.game.best import Best
 from understudy.game.kernels import GaussianKernel
 from understudy.game.sampling import Rows, sample_from_both, sample_halves
 from understudy.game.schedule import Schedule
 from understudy.policies import Normalized, Policy
-from understudy.policies.normalization import Normalization
+from understudy.policies.normalization import Normalization, Scaling, check_scaling
 from understudy.rl.base import Batch, Experience, PlayerState, make_batch, update_when_ready
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
@@ -74,13 +74,12 @@ class RewardState(NamedTuple):
     kernel: GaussianKernel
     moments: RewardMoments
     sums: FeatureSums
+    payoff: PayoffState
     usable: Rows
     """Demonstrated steps with a known next state."""
     horizon: Int[Array, ""]
     mean: Policy
     """π̄."""
-    best: Best
-    """π̄ after the round with the smallest payoff."""
 
 
 class RewardMatching(Algorithm):
@@ -121,8 +120,8 @@ class RewardMatching(Algorithm):
     """Restart the learning rate schedule in each round. Otherwise it runs over the whole run."""
     average_rounds: float = 0.0
     """Average the returned policy's weights over this many rounds (0: off)."""
-    normalize_obs: bool = eqx.field(static=True, default=False)
-    """Standardize the policy's observations with the demonstrations."""
+    obs_scaling: Scaling = eqx.field(static=True, default="scale")
+    """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
     staleness: int = eqx.field(static=True, default=0)
     """Updates by which the acting policy lags the learner (Gymnasium). 1: collect and update at the same time."""
     delta: float | None = None
@@ -136,6 +135,7 @@ class RewardMatching(Algorithm):
         check_whole(2 if self.balanced else 1, batch_size=self.batch_size)
         check_positive(loss_limit=self.loss_limit)
         check_not_negative(average_rounds=self.average_rounds)
+        check_scaling(self.obs_scaling)
         if self.delta is not None:
             check_not_negative(delta=self.delta)
         _ = self.schedule  # checks the other settings
@@ -163,25 +163,27 @@ class RewardMatching(Algorithm):
         """The moment function before the first round, with the shapes of all later ones."""
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> RewardState:
-        normalization = Normalization.fit(spec, demonstrations, self.normalize_obs)
-        kernel = GaussianKernel.fit(spec, demonstrations, NUM_FEATURES)
+        normalization = Normalization.fit(spec, demonstrations, self.obs_scaling)
+        # A player's split uses 0 and 1. The payoff's features are not those of f, which the policy has trained on.
+        moments_key, f_key, payoff_key = (jax.random.fold_in(key, number) for number in (2, 3, 4))
+        kernel, payoff_kernel = (GaussianKernel.fit(k, spec, demonstrations, NUM_FEATURES) for k in (f_key, payoff_key))
         player = self._player(normalization)
         self._check_lr_schedule(player)
         state = player.init(key, spec)
         steps = demonstrations.steps
         known = steps.known_next | steps.terminal | (steps.last & self.truncation_is_terminal)
         # States are donated, so no array may appear twice.
-        mean, best = (jax.tree.map(jnp.copy, player.policy(state)) for _ in range(2))
+        mean = jax.tree.map(jnp.copy, player.policy(state))
         return RewardState(
             state,
             normalization,
             kernel,
-            self.initial_moments(kernel, jax.random.fold_in(key, 2)),  # a player's split uses 0 and 1
+            self.initial_moments(kernel, moments_key),
             FeatureSums(jnp.zeros(NUM_FEATURES), jnp.zeros(NUM_FEATURES)),
+            PayoffState(payoff_kernel, jnp.zeros(NUM_FEATURES)),
             Rows.where(demonstrations.mask & known),
             jnp.asarray(spec.horizon, jnp.int32),
             mean,
-            Best.init(best),
         )
 
     def update(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> tuple[RewardState, Info]:
@@ -191,7 +193,10 @@ class RewardMatching(Algorithm):
         update = jnp.asarray(data.update)
         first_update, last_update = update == 0, update == schedule.updates - 1
         counts = self._counts(state, data)
-        state = state._replace(sums=state.sums.add(state.kernel, data.new_steps, first_update))
+        state = state._replace(
+            sums=state.sums.add(state.kernel, data.new_steps, first_update),
+            payoff=state.payoff.add(data.new_steps, first_update),
+        )
 
         def move() -> RewardMoments:
             return self.next_moments(state, data, counts, f_key)
@@ -204,26 +209,18 @@ class RewardMatching(Algorithm):
         )
         mean = self._average(state.mean, player.policy(improved), data)  # line 4
         steps = (jnp.asarray(data.update, jnp.float32) + 1) * schedule.update_steps
-        payoff = kernel_payoff(state.kernel, data, state.sums.current / steps, counts)  # line 5
-        best = state.best.update(mean, payoff, last_update)
+        payoff = state.payoff.value(data, steps, counts)  # line 5
         exploded = metrics["critic_loss" if "critic_loss" in metrics else "value_loss"] > self.loss_limit
         small = jnp.asarray(False) if self.delta is None else last_update & (payoff <= self.delta)  # line 6
-        state = state._replace(player=improved, moments=moments, mean=mean, best=best)
+        state = state._replace(player=improved, moments=moments, mean=mean)
         metrics = metrics | moments.metrics() | {"payoff": payoff}
-        return state, Info(metrics, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded)
+        return state, Info(metrics, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded, score=payoff)
 
     def acting_policy(self, state: RewardState) -> Policy:
         return Normalized(self._player(state.normalization).policy(state.player), state.normalization)
 
     def policy(self, state: RewardState) -> Policy:
         return Normalized(state.mean, state.normalization)
-
-    def final_policy(self, state: RewardState) -> Policy:
-        """The policy after the round with the smallest payoff, or the current one if no round is complete."""
-        return Normalized(state.best.policy_or(state.mean), state.normalization)
-
-    def final_payoff(self, state: RewardState) -> float | None:
-        return state.best.payoff_or_none
 
     def _experience(
         self, state: RewardState, data: RoundData, moments: RewardMoments, counts: Counts, discount: float | Array
@@ -284,7 +281,7 @@ class RewardMatching(Algorithm):
         steps = data.replay.steps
         real = jnp.arange(steps.t.shape[0]) < data.replay.size
         return Counts(
-            count_expert_steps(data.demonstrations, data.held_out, state.horizon),
+            count_expert_steps(data.demonstrations, state.horizon),
             count_steps(steps, real & (steps.round < data.round), state.horizon),
             count_steps(steps, real & (steps.round == data.round), state.horizon),
         )

@@ -95,16 +95,9 @@ def count_steps(steps: Transition, mask: Bool[Array, " n"], horizon: Int[Array, 
     return SideCounts(count, episodes, remaining.sum().astype(jnp.float32))
 
 
-def count_expert_steps(demonstrations: Dataset, held_out: Dataset | None, horizon: Int[Array, ""] | int) -> SideCounts:
-    """Counts over all demonstrated steps. Held-out steps are included, since an episode's end may be one of them."""
+def count_expert_steps(demonstrations: Dataset, horizon: Int[Array, ""] | int) -> SideCounts:
+    """Counts over the demonstrated episodes. Their lengths count, since a block of steps may be held out."""
     steps, mask = demonstrations.steps, demonstrations.mask
-    if held_out is not None:
-        steps = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), steps, held_out.steps)
-        mask = jnp.concatenate([mask, held_out.mask])
-    counts = count_steps(steps, mask, horizon)
-    if demonstrations.episodes is None:
-        return counts
-    episodes = demonstrations.episodes.astype(jnp.float32)
-    # 1/2 if nothing is held out: then all steps are in both datasets.
-    share = episodes / jnp.maximum(counts.episodes, 1)
-    return SideCounts(counts.steps * share, episodes, counts.absorbing_steps * share)
+    counts, last = count_steps(steps, mask, horizon), mask & steps.last
+    lengths = jnp.where(last, steps.t + 1, 0).sum().astype(jnp.float32)
+    return counts._replace(steps=jnp.where(last.any(), lengths, counts.steps))

@@ -1,4 +1,4 @@
-"""The payoff that reward-moment algorithms log, stop at and select by.
+"""The payoff that reward-moment algorithms log and stop at, and by which rounds become candidates for the final policy.
 
 It is the largest reward payoff over the unit ball of a Gaussian kernel's function space, of a round's steps against
 held-out demonstrations. It can be compared across rounds and algorithms, which the payoff of an algorithm's own f
@@ -14,9 +14,18 @@ from jaxtyping import Array, Bool, Float
 from understudy.algorithms.reward.moments import Counts
 from understudy.core.types import RoundData, Transition
 from understudy.game.kernels import GaussianKernel
+from understudy.game.sampling import take
 
 NUM_FEATURES = 512
 """Random features of the payoff's kernel."""
+MAX_STEPS = 512
+"""Held-out steps of the payoff, evenly spaced; with fewer, some count more than once."""
+
+
+def feature_sum(kernel: GaussianKernel, new_steps: Transition) -> Float[Array, " D"]:
+    """The sum of a kernel's features over the steps since the last update, (environments, time)."""
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), new_steps)
+    return kernel.features(kernel.points(flat)).sum(0)
 
 
 class FeatureSums(NamedTuple):
@@ -29,23 +38,32 @@ class FeatureSums(NamedTuple):
 
     def add(self, kernel: GaussianKernel, new_steps: Transition, new_round: Bool[Array, ""]) -> "FeatureSums":
         """With the steps since the last update. A new round first moves the current sum to the earlier ones."""
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), new_steps)
-        new = kernel.features(kernel.points(flat)).sum(0)
+        new = feature_sum(kernel, new_steps)
         earlier = jnp.where(new_round, self.earlier + self.current, self.earlier)
         return FeatureSums(jnp.where(new_round, 0, self.current) + new, earlier)
 
 
-def kernel_payoff(
-    kernel: GaussianKernel, data: RoundData, learner_mean: Float[Array, " D"], counts: Counts
-) -> Float[Array, ""]:
-    """‖E k(x, ·) over the round's steps − E k(x, ·) over held-out steps‖, absorbing states included.
+class PayoffState(NamedTuple):
+    """The payoff's own kernel, and the sum of its features over the learner's steps of the current round."""
 
-    `learner_mean` is the mean of the round's kernel features.
-    """
-    held_out = data.demonstrations if data.held_out is None else data.held_out
-    sample = held_out.sample(jax.random.key(0), (NUM_FEATURES,))  # the same steps in every round
-    expert_mean = kernel.features(kernel.points(sample)).mean(0)
-    return distance(learner_mean, expert_mean, counts.current.absorbing_share, counts.expert.absorbing_share)
+    kernel: GaussianKernel
+    """Its random features are not those of the algorithm's f, and each run has its own."""
+    current: Float[Array, " D"]
+
+    def add(self, new_steps: Transition, new_round: Bool[Array, ""]) -> "PayoffState":
+        """With the steps since the last update."""
+        return self._replace(current=jnp.where(new_round, 0, self.current) + feature_sum(self.kernel, new_steps))
+
+    def value(self, data: RoundData, steps: Float[Array, ""], counts: Counts) -> Float[Array, ""]:
+        """‖E k(x, ·) over the round's steps − E k(x, ·) over held-out steps‖, absorbing states included.
+
+        `steps` is the number of the round's steps.
+        """
+        held_out = data.demonstrations if data.held_out is None else data.held_out
+        points = self.kernel.points(take(held_out.steps, held_out.evenly_spaced(MAX_STEPS)))
+        expert_mean = self.kernel.features(points).mean(0)
+        shares = counts.current.absorbing_share, counts.expert.absorbing_share
+        return distance(self.current / steps, expert_mean, *shares)
 
 
 def distance(
