@@ -189,8 +189,7 @@ def train_line(name):
         return us.imitate(algorithm, demos, seeds=2, **given, **options)
 
     result = train(visit=lambda done, states: kept.update(last=states()))
-    data, _ = test.split([test.episodes], 0.0)
-    criterion = selection.held_out(env.spec, data, data, 0)
+    criterion = selection.held_out(env.spec, *test.split([test.episodes], 0.0), 0)
 
     def payoff(state):
         return selection.held_out_payoff(us.Actor(algorithm.policy(state), env.spec), criterion)

@@ -161,20 +161,6 @@ def test_transitions_have_time_steps_and_episode_ends():
     np.testing.assert_array_equal(ended.terminal, ended.last)
 
 
-def test_splits_are_nested_and_disjoint():
-    demonstrations = us.Demonstrations.from_arrays(**arrays())
-    training, held = demonstrations.split([1, 3], 0.3)
-    np.testing.assert_array_equal(training.size + held.size, [10, 30])
-    assert 5 <= held.size[1] <= 14
-    alone, _ = demonstrations.first(1).split([1], 0.3)
-    np.testing.assert_array_equal(alone.steps.obs, training.steps.obs[: training.size[0]])
-    both = np.concatenate([training.steps.obs, held.steps.obs])
-    assert len(np.unique(both, axis=0)) == N
-    everything, same = demonstrations.split([1, 3], 0.0)
-    np.testing.assert_array_equal(everything.size, [10, 30])
-    np.testing.assert_array_equal(same.size, [10, 30])
-
-
 def test_bundled_demonstrations_fit_their_environments():
     for name in ("Forest", "Pendulum"):
         demonstrations = us.load(name)

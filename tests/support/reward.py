@@ -27,7 +27,7 @@ def recording(make=us.adril, **settings):
     AdRIL has the indicator kernel.
     """
     given = {"rounds": 4, "round_steps": 12, "frequency": 12, "random_steps": 0, "batch_size": 2048}
-    given |= {"kernel": "indicator"} if make is us.adril else {}
+    given |= {"obs_scaling": "none"} | ({"kernel": "indicator"} if make is us.adril else {})
     return make(**given | settings, sac=RecordingSAC(hidden=(4,), discount=0.9))
 
 

@@ -29,7 +29,7 @@ def demonstrations():
 @pytest.fixture(autouse=True)
 def no_selection(monkeypatch):
     """Skip the held-out payoff, which compares policies that learn."""
-    monkeypatch.setattr("understudy.train.imitate.held_out_payoff", lambda actor, data: 0.0)
+    monkeypatch.setattr("understudy.train.final.held_out_payoff", lambda actor, data: 0.0)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def path(tmp_path):
 def uninterrupted():
     """Behavioral cloning that is never interrupted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.train.imitate.held_out_payoff", lambda actor, data: 0.0)
+        patch.setattr("understudy.train.final.held_out_payoff", lambda actor, data: 0.0)
         return us.imitate(us.bc(**TINY), "Pendulum", **RUNS)
 
 

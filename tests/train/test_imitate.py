@@ -60,7 +60,7 @@ def test_the_held_out_payoff_of_the_expert_itself_is_zero():
     demonstrations = us.load("Pendulum", episodes=6)
     expert = Actor(us.Pendulum().expert(), demonstrations.spec)
     data = held_out(demonstrations.spec, *demonstrations.split([6], 0.1), 0)
-    assert 90 < len(data.obs) < 150
+    assert len(data.obs) == 200
     assert held_out_payoff(expert, data) == pytest.approx(0, abs=1e-3)
 
 

@@ -18,7 +18,7 @@ def demonstrations():
 @pytest.fixture(autouse=True)
 def no_criterion(monkeypatch):
     """A counter is no policy to be judged."""
-    monkeypatch.setattr("understudy.train.imitate.held_out_payoff", lambda actor, data: 0.0)
+    monkeypatch.setattr("understudy.train.final.held_out_payoff", lambda actor, data: 0.0)
 
 
 def test_runs_that_are_done_stop_while_the_others_go_on(demonstrations):

@@ -69,7 +69,7 @@ def test_episodes_that_do_not_fit_are_refused():
 def test_the_estimate_is_below_what_the_states_take(monkeypatch):
     algorithm = us.bc(hidden=(64,), rounds=2)
     training, _ = DEMOS.split([2], 0.0)
-    state = algorithm.init(jax.random.key(0), DEMOS.spec, training._replace(size=training.size[0], episodes=None))
+    state = algorithm.init(jax.random.key(0), DEMOS.spec, training.of(0))
     actual = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     needed = {part.what: part.size for part in sizes._parts(algorithm, DEMOS.spec, training)}
     assert needed["networks and data"] == actual

@@ -251,13 +251,13 @@ def _trained(
 def _show(result: Result, title: str) -> None:
     """Print a row for each run: loss, the returned policy with its return and held-out payoff, and status."""
     loss = next((metric for metric in result.metrics if metric.endswith("loss")), next(iter(result.metrics)))
-    played = any(math.isfinite(run.mean_return) for run in result.runs)
+    played = any(run.mean_return is not None for run in result.runs)
     collected = [name for name in COLLECTED if name in result.metrics and not (played and name == "return")]
     columns = {loss: loss, **{name: COLLECTED[name] for name in collected}}
     rows = []
     for i, run in enumerate(result.runs):
         numbers = [_number(name, _last_finite(result.metrics[name][i])) for name in columns]
-        fresh = [run.returned, f"{run.mean_return:.4g}"] if played else []
+        fresh = [run.returned, "-" if run.mean_return is None else f"{run.mean_return:.4g}"] if played else []
         mark = "selected" if i == result.selected else ""
         rows.append((run.episodes, run.seed, *numbers, *fresh, payoff_text(run), run.status, mark))
     fresh = ["policy", ">its return"] if played else []

@@ -27,7 +27,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from understudy.core.progress import Bar, ProgressOption, switched_off
+from understudy.core.progress import Bar, Display, ProgressOption, switched_off
 from understudy.core.progress import Progress as Report
 from understudy.core.streams import Messages, encodable
 from understudy.core.text import printable, quoted, shortened
@@ -89,7 +89,7 @@ def reporting(title: str, progress: ProgressOption) -> Iterator[Report | None]:
         yield None
     elif _in_notebook():
         with _notebook_line(title) as report:
-            yield report
+            yield Display(report)
     elif _messages().is_terminal:
         with progress_bar(title) as report:
             yield report
@@ -107,13 +107,13 @@ def progress_bar(title: str) -> Iterator[Bar]:
     if switched_off():
         yield _silent
     elif not terminal.is_terminal:
-        yield _progress_lines(title)
+        yield Display(_progress_lines(title))
     elif not _shown.acquire(blocking=False):
         yield _silent
     else:
         try:
             with _bar(terminal, title) as report:
-                yield report
+                yield Display(report)
         finally:
             _shown.release()
 

@@ -22,6 +22,16 @@ class Bar(Protocol):
     def __call__(self, done: int, total: int, metrics: Mapping[str, float | str]) -> None: ...
 
 
+class Display:
+    """A bar or line of ours. Unlike a function of the caller, it also shows the work after the last round."""
+
+    def __init__(self, bar: Bar):
+        self._bar = bar
+
+    def __call__(self, done: int, total: int, metrics: Mapping[str, float | str]) -> None:
+        self._bar(done, total, metrics)
+
+
 ProgressOption = Progress | bool | None
 """True: a progress bar if somebody can see it; False or None: silent; or a function that is called instead."""
 

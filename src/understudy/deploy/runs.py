@@ -50,10 +50,10 @@ class RunRow(NamedTuple):
     seed: int
     episodes: int
     held_out_payoff: float
-    payoff_error: float
+    payoff_error: float | None
     held_out_steps: int
     returned: str
-    mean_return: float
+    mean_return: float | None
     status: str
     selected: bool
 
@@ -116,10 +116,10 @@ def run_rows(directory: Path) -> list[RunRow]:
         "seed": lambda text: whole(text, 0, MOST_SEED),
         "episodes": lambda text: whole(text, 1, MOST_EPISODES),
         "held_out_payoff": number,
-        "payoff_error": number,
+        "payoff_error": _optional,
         "held_out_steps": lambda text: whole(text, 0, MOST_STEPS),
         "returned": lambda text: quoted(text, 100),
-        "mean_return": number,
+        "mean_return": _optional,
         "status": lambda text: quoted(text, 500),
         "selected": {"True": True, "False": False}.__getitem__,
     }
@@ -141,6 +141,11 @@ def number(text: str) -> float:
     if not re.fullmatch(r"[-+.0-9a-zA-Z]{1,40}", text):  # float() also takes spaces, underscores and other digits
         raise ValueError(f"'{quoted(text, 40)}' is not a number")
     return float(text)
+
+
+def _optional(text: str) -> float | None:
+    """The number in a cell that may be empty."""
+    return number(text) if text else None
 
 
 def _is_whole(value: object, low: int, high: int) -> bool:

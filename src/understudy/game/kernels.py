@@ -2,8 +2,8 @@
 
     k(x, y) = exp(−‖x − y‖² / 2h²),        x = (s standardized by the demonstrations, a in [-1, 1] or one-hot)
 
-Standardized numbers are clipped to ± 10: where the expert hardly varies, the learner can be far away. The bandwidth h is
-the median distance between demonstrated steps, or half their root mean square distance if that is larger. The median
+Standardized numbers are clipped to ± 10: where the expert hardly varies, the learner can be far away. The bandwidth h
+is the median distance between demonstrated steps, or half their root mean square distance if that is larger. The median
 alone is too small for an expert that stands still most of the time.
 
 Random Fourier features approximate k by a product, k(x, y) ≈ φ(x) · φ(y), φ(x) = √(2/D) cos(W x / h + b) with normal W

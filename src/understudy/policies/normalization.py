@@ -55,8 +55,8 @@ class Statistics(NamedTuple):
         mean = (weight * obs).sum(axis=0)
         std = xp.sqrt((weight * xp.square(obs - mean)).sum(axis=0))
         rms = xp.sqrt(xp.square(mean) + xp.square(std))
-        size = xp.nanmedian(xp.where(rms > 0, rms, xp.nan))
-        size = xp.where(xp.isfinite(size), size, 1.0)
+        varied = rms > 0
+        size = xp.nanmedian(xp.where(varied, rms, xp.where(varied.any(), xp.nan, 1.0)))
         return cls(mean, std, FLOOR * xp.maximum(rms, size), size)
 
     @property

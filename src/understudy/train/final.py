@@ -13,7 +13,7 @@ from understudy.collect.rollout_pool import rollout_pool
 from understudy.collect.rollouts import Episodes, rollout
 from understudy.core.errors import UnderstudyError
 from understudy.core.notices import notice
-from understudy.core.progress import Progress
+from understudy.core.progress import Display, Progress
 from understudy.core.text import quoted
 from understudy.core.types import Spec
 from understudy.envs import Environment, GymnasiumEnvironment
@@ -103,7 +103,7 @@ def final_policies(
                 status = "diverged: the policy's actions are not finite"
             elif algorithm.schedule is not None:  # an off-Q payoff says little about it
                 payoff = finite_mean(trained.metrics["payoff"][index, -WINDOW:])
-            run = Run(seed, count, status, payoff, float("nan"), steps, chosen.name)
+            run = Run(seed, count, status, payoff, None, steps, chosen.name)
         runs.append(run)
         actors.append(chosen.actor)
     return runs, actors, candidates
@@ -149,8 +149,8 @@ def _judged(
             else:
                 which = f"seed {pairs[run][1]}, {finalists[run][number].name}"
                 notice(f"{which}: its fresh episodes failed, so it was not judged ({quoted(played, 300)})")
-            if progress is not None:
-                progress(rounds, rounds, {"candidates": float(done)})
+            if isinstance(progress, Display):
+                progress(rounds, rounds, {"fresh episodes": f"candidate {done} of {len(jobs)}"})
     except KeyboardInterrupt:
         notice("interrupted while candidates played fresh episodes: the others were not judged")
     # The last policy comes first: without its result, no other one can be compared with it.

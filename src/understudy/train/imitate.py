@@ -99,8 +99,7 @@ def imitate(
             use otherwise. "last": the last policy.
         keep: Candidates to save besides, one of each of so many parts of training (`result.candidates`).
         progress: Show a progress bar on standard error, if it is a terminal or a notebook. False: silent. A function
-            is called after each round instead, with the rounds done, all rounds, and the mean of each metric; then
-            after each candidate's fresh episodes, with the metric "candidates".
+            is called after each round instead, with the rounds done, all rounds, and the mean of each metric.
         checkpoint: A file that stores the state of training at intervals. The same call resumes from it: to the same
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.

@@ -59,15 +59,15 @@ class Run:
     status: str
     payoff: float
     """The payoff of the returned policy against held-out steps, by which a run is selected (`train.selection`)."""
-    payoff_error: float = float("nan")
-    """Its standard error over fresh episodes. NaN: none were played, so the payoff is on held-out steps, or that of the
-    last rounds of training if those were interrupted."""
+    payoff_error: float | None = None
+    """Its standard error over fresh episodes. None: none were played. Then the payoff is that of its actions on
+    held-out steps, or of an interrupted run's last rounds."""
     held_out_steps: int = 0
     """How many held-out steps the payoff is from."""
     returned: str = "last"
     """Which policy was returned: the last one, the last one without averaging, or that of a round."""
-    mean_return: float = float("nan")
-    """Its mean return over the fresh episodes. NaN: none were played."""
+    mean_return: float | None = None
+    """Its mean return over the fresh episodes. None: none were played."""
 
     @property
     def name(self) -> str:
@@ -116,7 +116,8 @@ class Result:
         by_return = self.config.get("select") == "return"
 
         def rank(index: int) -> tuple[bool, float]:
-            cost = -self.runs[index].mean_return if by_return else self.runs[index].payoff
+            run = self.runs[index]
+            cost = -run.mean_return if by_return and run.mean_return is not None else run.payoff
             return (not np.isfinite(cost), cost)
 
         return min((i for i, run in enumerate(self.runs) if run.episodes == most), key=rank)
@@ -260,7 +261,7 @@ class Result:
 
 def payoff_text(run: Run) -> str:
     """A run's held-out payoff with its standard error, and the number of held-out steps if they are few."""
-    error = f" ± {run.payoff_error:.2g}" if np.isfinite(run.payoff_error) else ""
+    error = "" if run.payoff_error is None else f" ± {run.payoff_error:.2g}"
     return f"{run.payoff:.3g}{error}{f' ({run.held_out_steps} steps)' if run.held_out_steps < FEW_STEPS else ''}"
 
 
