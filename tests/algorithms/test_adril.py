@@ -400,11 +400,18 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def finished(continuous):
-    """A run that never reaches its δ, and the policy after each round."""
-    policies, algorithm = [], us.adril(**SMALL, kernel="features", delta=0.0)
+    """A run that never reaches its δ, and its policies by their names as candidates."""
+    policies, algorithm = {}, us.adril(**SMALL, kernel="features", delta=0.0)
 
     def visit(done, states):
-        policies.append(jax.tree.map(lambda x: np.asarray(x[0]), algorithm.policy(states())))
+        kinds = {
+            f"round {done}": algorithm.policy,
+            "last": algorithm.policy,
+            "last, not averaged": algorithm.acting_policy,
+        }
+        policies.update(
+            (name, jax.tree.map(lambda x: np.asarray(x[0]), kind(states()))) for name, kind in kinds.items()
+        )
 
     return us.imitate(algorithm, continuous, env=us.make("Pendulum"), visit=visit), policies
 
@@ -420,10 +427,8 @@ def test_one_of_the_trained_policies_is_returned_with_its_own_payoff(finished, c
     result, policies = finished
     run = result.runs[0]
     assert run.status == "finished"
-    returned = jax.tree.leaves(result.policies[0].policy)
-    same = [all(np.array_equal(a, b) for a, b in zip(returned, jax.tree.leaves(p), strict=True)) for p in policies]
-    assert any(same)
-    assert run.returned in ("last", *(f"round {number + 1}" for number in range(3) if same[number]))
+    for a, b in zip(*map(jax.tree.leaves, (result.policies[0].policy, policies[run.returned])), strict=True):
+        np.testing.assert_array_equal(a, b)
     demonstrations = continuous.for_task(us.make("Pendulum").spec, "Pendulum")
     criterion = held_out(demonstrations.spec, *demonstrations.split([demonstrations.episodes], HOLDOUT), 0)
     played = us.rollout("Pendulum", result.policies[0].policy, EPISODES, episode_seed(0))

@@ -144,7 +144,7 @@ def off_policy(lr=1e-3, **settings):
     given = {"rounds": 4, "round_steps": 24, "frequency": 12, "random_steps": 0, "batch_size": 2048}
     small = {"discriminator_hidden": (4,), "discriminator_steps": 60, "discriminator_lr": 0.03, "gradient_weight": 0.1}
     sac = PolicyGradient(hidden=(4,), discount=0.9, lr=lr)
-    return us.gail.preset("sac", **given | small | settings, sac=sac)
+    return us.gail.preset("sac", **given | small | {"obs_scaling": "none"} | settings, sac=sac)
 
 
 @pytest.fixture(scope="module")

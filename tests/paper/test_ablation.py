@@ -198,7 +198,7 @@ def recorded(request, tmp_path_factory):
 
 def critic_value(state, evaluated, number, where):
     obs, act = (jnp.asarray(x[number, where]) for x in (evaluated.steps.obs, evaluated.steps.act))
-    inputs = jnp.concatenate([obs, state.normalization.encode_act(act)], -1)
+    inputs = jnp.concatenate([state.normalization.encode_obs(obs), state.normalization.encode_act(act)], -1)
     return float(state.player.critics(inputs)[..., 0].min(0).mean())
 
 
