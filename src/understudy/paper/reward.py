@@ -28,6 +28,8 @@ from understudy.studies import Entry, Study
 from understudy.studies.curves import Curve, learner_name, read_curves
 
 PRINTED_STEPS = (25_000, 50_000, 75_000, 100_000, 200_000, 300_000, 400_000, 500_000)
+WITHIN = published.REWARD_EVERY
+"""Learners are compared at a number of steps by their first evaluation from there on, less than this many later."""
 
 
 @dataclass(frozen=True)
@@ -194,16 +196,20 @@ def draw_band(axis: Any, samples: dict[int, Sample], color: str, label: str, sty
 
 def _print(env: str, curves: Sequence[Curve]) -> None:
     """Print the table by environment steps, ours and published, and how each learner ends."""
-    evaluated = sorted({x for curve in curves for x in curve.returns})
-    columns = [x for x in PRINTED_STEPS if x in evaluated] or evaluated[-len(PRINTED_STEPS) :]
+    columns = [x for x in PRINTED_STEPS if any(curve.reached(x, WITHIN) for curve in curves)]
+    within = WITHIN if columns else 1
+    columns = columns or sorted({x for curve in curves for x in curve.returns})[-len(PRINTED_STEPS) :]
     rows: list[list[object]] = []
     for curve, name in zip(curves, distinct_names(curves), strict=True):
         source = "bundled" if curve.bundled else "ours"
-        rows.append([name, source, *(with_error(curve.samples.get(x)) for x in columns)])
+        rows.append([name, source, *(with_error(curve.sample(x, within)) for x in columns)])
         if is_published(curve):
             theirs = published.reward(env, published_name(curve))
             rows.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
-    title = f"{env}{experts(curves)}: return, mean ± standard error over seeds, by environment steps"
+    title = (
+        f"{env}{experts(curves)}: return, mean ± standard error over seeds, at the first evaluation from this many "
+        "environment steps on"
+    )
     display.show(("learner", "", *(f">{x / 1000:g}k" for x in columns)), rows, title)
     print()
     for curve in curves:

@@ -1,7 +1,7 @@
 """Evaluates policies in other processes while training continues, and stores their returns as they arrive.
 
-    DIR/KIND-X-EXACT-KEY.policy.npz    a policy that was submitted for evaluation
-    DIR/returns.csv                    one row per finished evaluation (`returns`)
+    DIR/KIND-X-KEY.policy.npz    a policy that was submitted for evaluation
+    DIR/returns.csv              one row per finished evaluation (`returns`)
 
 A policy that was submitted but not evaluated when the process ended is evaluated after a restart. The seed of its
 episodes depends on the run's seed and the time of the evaluation only. So two evaluations never share initial states,
@@ -116,7 +116,7 @@ class Evaluator:
         return actor
 
     def _start(self, point: EvalPoint, actor: Actor) -> None:
-        job = (actor.policy, self.episodes, rollout_seed(self._seeds[point.key], point.exact_x))
+        job = (actor.policy, self.episodes, rollout_seed(self._seeds[point.key], point.x))
         if self._pool is None:
             self._store(point, rollout(self.env, *job).returns)
         else:
@@ -127,9 +127,9 @@ class Evaluator:
         self._returns[point] = returns
 
 
-def rollout_seed(seed: int, exact_x: int) -> int:
+def rollout_seed(seed: int, x: int) -> int:
     """The seed of the evaluation episodes of a run at a time."""
-    return int(np.random.SeedSequence([seed, exact_x, 2]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, x, 2]).generate_state(1)[0])
 
 
 def no_progress(title: str) -> Any:

@@ -17,7 +17,7 @@ from understudy.core.errors import RunError
 from understudy.core.statistics import Interval, Sample, interval
 from understudy.studies.curves import Curve, learner_name
 from understudy.studies.published import FindPublished, Published, nothing_published
-from understudy.studies.records import FINAL
+from understudy.studies.records import FINAL, position
 from understudy.studies.report.formatting import plural
 
 Record = dict[str, Any]
@@ -69,7 +69,7 @@ class LearnerResults:
             seed = record["config"]["seed"]
             for row in record["evaluations"]:
                 if row["x_kind"] == self.x_kind:
-                    seeds.setdefault(seed, {})[row["x"]] = _mean_return(record, row)
+                    seeds.setdefault(seed, {})[position(row)] = _mean_return(record, row)
                 elif row["x_kind"] == FINAL:
                     final[seed] = _mean_return(record, row)
         return Curve(self.algorithm, self.preset, seeds, final, self.settings, self.trajectories, expert=self.expert)
