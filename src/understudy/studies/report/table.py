@@ -36,8 +36,8 @@ HEADERS = (
     "imitation gap",
 )
 CAPTION = (
-    "Return, mean ± standard error over the seeds that finished, with the 95% interval. "
-    "The imitation gap is the expert's return minus the final policy's."
+    "Return, mean ± standard error over the seeds that finished, and [the 95% interval of that mean] (Student's t over "
+    "the same seeds). The imitation gap is the expert's mean return, which counts as exact, minus the final policy's."
 )
 
 
