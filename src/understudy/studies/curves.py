@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -149,6 +149,15 @@ def read_curves(rows: Sequence[Mapping[str, str]], kind: str, x: str = "x") -> l
         elif row["x_kind"] == FINAL:
             final.setdefault(key, {})[int(row["seed"])] = float(row["mean_return"])
     return [_curve(own, final.get(key, {}), x) for key, own in learners.items()]
+
+
+def read_levels(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
+    """One curve without points per learner whose final policies have no number of environment steps."""
+    final = [row for row in rows if row["x_kind"] == FINAL and not row.get("steps")]
+    return [
+        replace(curve, seeds={}, final={seed: next(iter(points.values())) for seed, points in curve.seeds.items()})
+        for curve in read_curves(final, FINAL)
+    ]
 
 
 def _curve(rows: Sequence[Mapping[str, str]], final: Mapping[int, float], x: str) -> Curve:

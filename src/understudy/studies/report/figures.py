@@ -90,7 +90,7 @@ def _draw_curves(axis: Any, task: TaskResults, kind: str, colours: dict[str, str
         level = learner.curve.final_sample
         if learner.offline and level is not None:
             draw_level(axis, interval(level), colours[learner.label], _plain(learner.name))
-    axis.set(xlabel=X_TITLES[kind], ylabel="return (mean over seeds, 95% interval: Student's t)")
+    axis.set(xlabel=X_TITLES[kind], ylabel="return (mean over seeds, 95% t interval)")
     axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if abs(x) >= 10_000 else f"{x:g}")
     lowest, highest = _y_range(task)
     margin = 0.06 * (highest - lowest) or 1.0
@@ -118,7 +118,9 @@ def _draw_final_returns(axis: Any, task: TaskResults, colours: dict[str, str]) -
             name = f"{_plain(learner.algorithm)}, published"
             drawing.draw_points(axis, dict(learner.published.by_trajectories), colours[label], name, published=True)
     axis.set_xticks(sorted({count for samples in by_label.values() for count in samples}))
-    axis.set(xlabel="demonstrated trajectories", ylabel="return of the final policy (mean ± standard error over seeds)")
+    axis.set(
+        xlabel="demonstrated trajectories", ylabel="return of the final policy\n(mean ± standard error over seeds)"
+    )
 
 
 def _y_range(task: TaskResults) -> tuple[float, float]:
