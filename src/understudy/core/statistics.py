@@ -52,6 +52,14 @@ def imitation_gap(expert: Sample, learner: Sample) -> Interval:
     return difference(expert, learner)
 
 
+def proportion(successes: int, size: int) -> Interval:
+    """A share of independent trials with its 95% confidence interval (Wilson), which stays within 0 and 1."""
+    share, z = successes / size, 1.959963984540054
+    center, reach = share + z**2 / (2 * size), z * (share * (1 - share) / size + z**2 / (4 * size**2)) ** 0.5
+    low, high = (center - reach) / (1 + z**2 / size), (center + reach) / (1 + z**2 / size)
+    return Interval(share, max(low, 0.0), min(high, 1.0))
+
+
 def p_less(ours: Sample, theirs: Sample) -> float:
     """The p-value of "ours is below theirs": Welch's t-test, one-sided. NaN if a sample is a single number."""
     if min(ours.size, theirs.size) < 2:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.collect.rollouts import Episodes
+from understudy.collect.recorder import Episodes
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_file
 from understudy.core.types import Transition

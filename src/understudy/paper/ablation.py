@@ -188,7 +188,11 @@ def draw(curves: Mapping[str, Sequence[Curve]], path: Path) -> bool:
             reward.draw_band(axis, samples, color, label)
         for expert in {curve.expert for _, curve in labeled.values() if curve.expert is not None}:
             axis.axhline(expert, color=drawing.EXPERT, linewidth=1.5, label="the expert")
-        axis.set(title=f"{TITLES[task]}: {title}", xlabel="environment steps", ylabel="return (mean ± standard error)")
+        axis.set(
+            title=f"{TITLES[task]}: {title}",
+            xlabel="environment steps",
+            ylabel="return (mean ± standard error over seeds)",
+        )
         reward.label_thousands(axis)
         if labeled:
             axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)

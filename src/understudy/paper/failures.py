@@ -32,8 +32,9 @@ import numpy as np
 from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import count_steps
 from understudy.algorithms.reward.payoff import distance
+from understudy.collect.recorder import Episodes
 from understudy.collect.rollout_pool import RolloutPool, rollout_pool
-from understudy.collect.rollouts import Episodes, rollout
+from understudy.collect.rollouts import rollout
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError
 from understudy.core.progress import Progress

@@ -19,6 +19,7 @@ from typing import Any, Self
 import equinox as eqx
 import numpy as np
 
+from understudy.collect.recorder import Outcomes
 from understudy.collect.rollout_pool import RolloutPool, rollout_pool
 from understudy.collect.rollouts import rollout
 from understudy.collect.worker import STEP_TIMEOUT
@@ -47,7 +48,7 @@ class Evaluator:
         self.step_timeout = step_timeout
         self._file = ReturnsFile(directory, episodes)
         self._returns: dict[EvalPoint, np.ndarray] = {}
-        self._pending: dict[EvalPoint, Future[np.ndarray]] = {}
+        self._pending: dict[EvalPoint, Future[Outcomes]] = {}
         self._pool: RolloutPool | None = None
 
     @contextmanager
@@ -76,7 +77,7 @@ class Evaluator:
     def submit(self, point: EvalPoint, actor: Actor) -> None:
         """Evaluate a policy, unless the same policy was already submitted for this point."""
         for done in [point for point, future in self._pending.items() if future.done()]:
-            self._store(done, self._pending.pop(done).result())
+            self._store(done, self._pending.pop(done).result().returns)
         if point in self._returns or point in self._pending:
             before = self._load(point) if self.path(point).exists() else None
             if before is not None and eqx.tree_equal(before.policy, actor.policy):
@@ -101,7 +102,7 @@ class Evaluator:
         """Wait for all evaluations. Returns the episode returns of each."""
         total = len(self._pending)
         for number, point in enumerate(list(self._pending)):
-            self._store(point, self._pending.pop(point).result())
+            self._store(point, self._pending.pop(point).result().returns)
             progress(number + 1, total, {"return": float(self._returns[point].mean())})
         return self._returns
 
@@ -120,7 +121,7 @@ class Evaluator:
         if self._pool is None:
             self._store(point, rollout(self.env, *job).returns)
         else:
-            self._pending[point] = self._pool.returns(*job)
+            self._pending[point] = self._pool.outcomes(*job)
 
     def _store(self, point: EvalPoint, returns: np.ndarray) -> None:
         self._file.add(point, returns)
