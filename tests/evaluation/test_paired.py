@@ -13,7 +13,7 @@ from support.solvable import Solvable
 from understudy.collect.rollout_pool import RolloutPool, RolloutService
 from understudy.collect.worker import WorkerLost
 from understudy.core.errors import SpecError
-from understudy.core.statistics import Interval, Sample, interval, proportion
+from understudy.core.statistics import Interval, Sample, imitation_gap, interval, proportion
 from understudy.core.types import Spec
 from understudy.envs.base import Environment, Timestep
 from understudy.evaluation.returns import Evaluation, success_rate
@@ -52,15 +52,19 @@ def test_interval_of_the_paired_gap_covers_it_95_times_in_100(runs, episodes, fr
     """The difference of two episodes has mean 2 and standard deviation 1; a return has standard deviation 10."""
     env = Starts()
     learner, expert = always(0.0, env), always(1.0, env)
-    gaps, trials = [], 200
+    gaps, unpaired, trials = [], [], 200
     for seed in range(trials):
-        (score,) = us.evaluate([learner] * runs, env, episodes, seed, expert).scores()
+        found = us.evaluate([learner] * runs, env, episodes, seed, expert)
+        (score,) = found.scores()
         assert score.paired
         gaps.append(score.gap)
+        both = (found.expert_returns, found.returns)
+        unpaired.append(imitation_gap(*(Sample.of(side.mean(axis=1) if runs > 1 else side[0]) for side in both)))
     inside = sum(gap.low <= GAP <= gap.high for gap in gaps)
     assert inside / trials == pytest.approx(0.95, abs=0.04)
     error = (runs * episodes) ** -0.5  # of the mean difference
     assert np.std([gap.mean for gap in gaps]) == pytest.approx(error, rel=0.12)
+    assert np.mean([gap.high - gap.low for gap in unpaired]) > 10 * np.mean([gap.high - gap.low for gap in gaps])
     # The mean width of a t interval: the mean of a standard deviation's estimate is 1 to 6% below it.
     assert np.mean([gap.high - gap.low for gap in gaps]) == pytest.approx(
         2 * stats.t.ppf(0.975, freedom) * error, rel=0.1

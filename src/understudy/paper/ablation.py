@@ -191,7 +191,7 @@ def draw(curves: Mapping[str, Sequence[Curve]], path: Path) -> bool:
         axis.set(
             title=f"{TITLES[task]}: {title}",
             xlabel="environment steps",
-            ylabel="return (mean ± standard error over seeds)",
+            ylabel="return\n(mean ± standard error over seeds)",
         )
         reward.label_thousands(axis)
         if labeled:
