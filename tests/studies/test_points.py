@@ -47,6 +47,7 @@ def test_a_cell_of_an_earlier_version_is_shown_at_its_exact_steps():
     record["checksum"] = record_checksum(record)
     (task,) = group_by_task([record])
     assert list(task.learners[0].curve.returns) == [26_280, 51_280, 76_280]
+    assert [row["x"] for row in csv_rows([record])] == ["26280", "51280", "76280", "76280"]
     (curve,) = read_curves(csv_rows([record]), "env_steps")
     assert list(curve.returns) == [26_280, 51_280, 76_280]
 

@@ -73,10 +73,10 @@ RECORD = {
 def position(row: Mapping[str, Any]) -> int:
     """x of an evaluation. Earlier versions rounded environment steps down to a multiple of eval_every in `x`.
 
-    `steps` has always been exact.
+    `steps` has always been exact. It is missing where x counts rounds or trajectories.
     """
     steps = row.get("steps")
-    return int(steps) if row["x_kind"] == ENV_STEPS and steps not in (None, "") else int(row["x"])
+    return int(steps) if row["x_kind"] in (ENV_STEPS, FINAL) and steps not in (None, "") else int(row["x"])
 
 
 def canonical_json(value: Any) -> str:
