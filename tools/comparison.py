@@ -134,13 +134,17 @@ def papers_curves(results: Path, task: str) -> dict[str, Curve]:
 
 
 def reward_pairs(results: Path, task: str) -> dict[tuple[str, int], Pair]:
-    """Ours and the published by learner and environment steps: the family of a task's table."""
+    """Ours and the published by learner and environment steps: the family of a task's table.
+
+    Ours is the first evaluation from these steps on. The published runs were evaluated before they trained too; ours
+    were not.
+    """
     env = TASKS[task]
     return {
-        (name, x): (sample, published.reward(env, name)[x])
+        (name, x): (sample, theirs)
         for name, curve in papers_curves(results, task).items()
-        for x, sample in curve.samples.items()
-        if x in published.reward(env, name)
+        for x, theirs in published.reward(env, name).items()
+        if x > 0 and (sample := curve.sample(x, reward.WITHIN)) is not None
     }
 
 
@@ -201,7 +205,8 @@ def _reward_verdict_rows(results: Path, task: str) -> list[list[object]]:
 
 def _ending(curve: Curve, xs: Sequence[int]) -> published.Ending:
     """The end of a curve, over the evaluations that the published one has too."""
-    last = np.array([curve.returns[x] for x in sorted(xs)[-10:]])
+    reached = [curve.reached(x, reward.WITHIN) for x in sorted(xs)[-10:]]
+    last = np.array([curve.returns[x] for x in reached if x is not None])
     return published.Ending(Sample.of(last[-5:].mean(axis=0)), float(last.min()))
 
 
@@ -212,7 +217,7 @@ def reward_all(results: Path) -> str:
     for task, env in TASKS.items():
         for curve in reward.read(figure_studies.read_rows(results / f"reward-{task}.csv")):
             in_paper = reward.is_published(curve) and round(curve.expert or 0) == published.EXPERT[env]
-            cells = [with_error(curve.samples.get(x)) for x in columns]
+            cells = [with_error(curve.sample(x, reward.WITHIN)) for x in columns]
             ends = [with_error(curve.last), f"{curve.lowest_of_any_seed:.0f}", with_error(curve.final_sample)]
             source = "bundled" if curve.bundled else "the paper's"
             rows.append([TITLES[task], curve.name, source, "yes" if in_paper else "no", *cells, *ends])

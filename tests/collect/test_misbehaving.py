@@ -151,7 +151,7 @@ def test_a_worker_that_hangs_or_dies_is_replaced_and_training_steps_go_on(tmp_pa
 def test_a_worker_that_holds_pythons_lock_is_replaced_and_its_episodes_start_again(tmp_path, capfd):
     env = misbehaving("spin", at=0, once=tmp_path / "done")
     with RolloutPool(env, 1, 1.0) as pool:
-        returns = pool.returns(steering(), 2, 3).result()
+        returns = pool.outcomes(steering(), 2, 3).result().returns
     np.testing.assert_array_equal(returns, rollout(env, steering(), 2, another_seed(3, 1)).returns)
     (line,) = capfd.readouterr().err.splitlines()
     assert re.search(r"did not return from reset\(seed=\d+\) within 1 s", line)
@@ -201,7 +201,7 @@ def test_a_keyboard_interrupt_of_a_simulator_in_a_worker_is_named():
         RolloutPool(misbehaving("interrupt"), 1, 5.0) as pool,
         pytest.raises(WorkerError, match=f"^Misbehaving raised KeyboardInterrupt in {STEP}"),
     ):
-        pool.returns(steering(), 2, 3).result()
+        pool.outcomes(steering(), 2, 3).result()
 
 
 def test_a_child_that_an_environment_forks_neither_answers_nor_keeps_the_pipe_open(tmp_path, capfd):
@@ -252,7 +252,7 @@ from understudy.policies import MLP, Categorical
 import numpy as np
 pool = RolloutPool(misbehaving("spin", once=sys.argv[1]), 1, 0)
 policy = Categorical(MLP((np.zeros((4, 2), np.float32),), (np.zeros(2, np.float32),), "relu"))
-future = pool.returns(policy, 1, 0)
+future = pool.outcomes(policy, 1, 0)
 print(pool._workers[0].process.pid, flush=True)
 future.result()
 """
@@ -288,5 +288,5 @@ def test_a_worker_imports_nothing_from_the_current_directory(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *(folder for folder in sys.path if folder)])
     with RolloutPool(us.make("CartPole-v1"), 1, 10.0) as pool:
-        assert (pool.returns(steering(), 2, 3).result() > 0).all()
+        assert (pool.outcomes(steering(), 2, 3).result().returns > 0).all()
     assert not (tmp_path / "executed").exists()

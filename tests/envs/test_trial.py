@@ -58,6 +58,11 @@ class WideReward(Point):
         return us.Timestep(state, state, act, terminal=state[0] > 2)
 
 
+class WideSuccess(Point):
+    def step(self, state, act, key):
+        return us.Timestep(state, state, act[0], terminal=state[0] > 2, success=act > 0)
+
+
 class OtherState(Point):
     def step(self, state, act, key):
         return us.Timestep((state, act), state, act[0], terminal=state[0] > 2)
@@ -73,6 +78,7 @@ class OtherState(Point):
         (GymnasiumStep, "GymnasiumStep.step returned a tuple: understudy.Timestep"),
         (Branching, r"Branching.step\(state, act, key\) raised .*Error: "),
         (WideReward, r"WideReward.step returned the reward .*: shape \(\) is needed"),
+        (WideSuccess, r"WideSuccess.step returned the success .*: shape \(\) is needed"),
         (OtherState, "OtherState.step returned a state of shapes"),
     ],
 )

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from understudy.core.errors import RunError, SettingError, UnknownNameError
 from understudy.paper import figure_studies, published, reward
 from understudy.paper.figure_studies import TASKS
 from understudy.studies import Entry, Hardware, Protocol, Study, Task
 from understudy.studies.curves import Curve, read_curves
+from understudy.train.tables import write_csv
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
 SMALL = {"rounds": 2, "round_steps": 32, "frequency": 16, "batch_size": 8, "random_steps": 8}
@@ -131,6 +133,21 @@ def test_the_figure_is_drawn_from_the_stored_returns(understudy, tmp_path):
     assert "2177 ± 7" in out  # ours
     assert "2045 ± 67" in out  # published
     assert (tmp_path / "r.png").stat().st_size > 10_000
+
+
+def test_an_offline_learner_is_a_horizontal_line(understudy, tmp_path, monkeypatch):
+    stored = figure_studies.read_rows(RESULTS / "reward-halfcheetah.csv")
+    offline = {"algorithm": "bc", "preset": "default", "settings": "{}", "x_kind": "final", "x": "20", "steps": ""}
+    rows = [{**stored[0], **offline, "seed": str(seed), "mean_return": str(1500 + seed)} for seed in range(3)]
+    write_csv(tmp_path / "r.csv", list(stored[0]), (list(row.values()) for row in [*stored, *rows]))
+    (curve,) = reward.read_offline([*stored, *rows])
+    assert (curve.name, curve.final_sample.mean, curve.returns) == ("bc, 20 trajectories", 1501, {})
+    drawn, real = [], Axes.axhline
+    monkeypatch.setattr(Axes, "axhline", lambda axis, y, **style: (drawn.append(y), real(axis, y, **style))[1])
+    status, out, _ = understudy("reproduce", "reward", "--task", "halfcheetah", "--learners", "--out", "r.csv")
+    assert status == 0
+    assert "bc, 20 trajectories: no environment steps; final policy 1501 ± 1" in out
+    assert 1501 in drawn
 
 
 def test_a_setting_that_differs_is_in_the_names_of_all_curves():

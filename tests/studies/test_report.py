@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import gymnasium
 import numpy as np
 import pytest
-from scipy.stats import ttest_ind_from_stats
+from scipy import stats
 
 import understudy as us
 from support.study_records import CHEETAH, curve_records, make_record, offline_records
@@ -19,10 +19,10 @@ from understudy.envs import Forest, Pendulum
 from understudy.evaluation import drawing
 from understudy.policies.actor import Actor
 from understudy.studies.published import Published
-from understudy.studies.report import COLUMNS, clip, draw, markdown, render, result_rows
+from understudy.studies.report import COLUMNS, clip, draw, figures, markdown, render, result_rows
 from understudy.studies.report.chart import Chart, Series, ticks
-from understudy.studies.report.comparisons import compare
-from understudy.studies.report.formatting import number
+from understudy.studies.report.comparisons import compare, compare_means
+from understudy.studies.report.formatting import number, plus_minus
 from understudy.studies.report.learners import group_by_task, without_result
 from understudy.studies.report.summary import summarize
 from understudy.train.tables import write_csv
@@ -204,9 +204,34 @@ def test_several_trajectory_counts_make_a_chart_with_published_points():
     assert [point[0] for point in data["series"][0]["points"]] == [0.0, 1.0, 4.0]
 
 
+def test_an_offline_algorithm_is_a_horizontal_line_with_its_band(tmp_path, monkeypatch):
+    records = [*curve_records(), *(make_record("bc", seed, evaluations=0, best=1500.0) for seed in range(5))]
+    task = group_by_task(records)[0]
+    clone = task.learners[-1]
+    assert [learner.offline for learner in task.learners] == [False, False, False, True]
+    page = render(records, "t", COMMAND)
+    (chart,) = json.loads(Reader(page).scripts[0])
+    xs, values = zip(*[(point[0], point[1]) for point in chart["series"][3]["points"]], strict=True)
+    assert list(xs) == [25_000 * i for i in range(1, 21)]
+    assert set(values) == {plus_minus(clone.curve.final_sample)}
+    line = re.search(r'<g class="series c3".*?<path class="mean" d="M0\.0 ([\d.]+)L1000\.0 ([\d.]+)"', page)
+    assert line[1] == line[2]
+    assert "no environment steps" in page
+    drawn = []
+    monkeypatch.setattr(figures, "draw_level", lambda axis, level, *more: drawn.append(level))
+    draw(records, tmp_path / "f.png")
+    assert drawn == [interval(clone.curve.final_sample)]
+
+
+def test_an_algorithm_that_queries_an_expert_is_not_offline():
+    record = make_record("dagger", 0, evaluations=0)
+    record["queries"] = 100
+    assert not group_by_task([record])[0].learners[0].offline
+
+
 def test_learning_curves_of_several_counts_have_a_panel_each():
     records = [make_record("adril", seed, trajectories=count) for count in (5, 20) for seed in range(2)]
-    assert [title for title, _, _ in group_by_task(records)[0].panels()] == ["5 trajectories", "20 trajectories"]
+    assert [panel.title for panel in group_by_task(records)[0].panels()] == ["5 trajectories", "20 trajectories"]
     assert render(records, "t", COMMAND).count("<figure") == 3
 
 
@@ -251,11 +276,23 @@ def test_summary_compares_the_best_two_with_a_two_sided_test():
     levels = (("adril", 1000.0), ("gail", 990.0))
     (task,) = group_by_task([make_record(name, seed, best=level) for name, level in levels for seed in range(5)])
     p = re.search(r"p = ([\d.]+)", summarize(task))
-    ours, theirs = (learner.score for learner in task.learners)
-    expected = ttest_ind_from_stats(
-        ours.mean, ours.std, ours.size, theirs.mean, theirs.std, theirs.size, equal_var=False
-    ).pvalue
-    assert float(p[1]) == pytest.approx(expected, abs=0.006)
+    ours, theirs = (list(learner.curve.final.values()) for learner in task.learners)
+    assert float(p[1]) == pytest.approx(stats.ttest_rel(ours, theirs).pvalue, abs=0.006)
+    assert "paired by seed" in summarize(task)
+
+
+def test_differences_are_students_t_over_pairs_or_welchs_over_other_seeds():
+    records = {seeds: [make_record("gail", seed, best=990.0) for seed in seeds] for seeds in ((0, 1, 2), (3, 4, 5, 6))}
+    best = [make_record("adril", seed, best=1000.0) for seed in range(3)]
+    for seeds, others in records.items():
+        (task,) = group_by_task([*best, *others])
+        ours, theirs = (list(learner.curve.final.values()) for learner in task.learners)
+        found, p, paired = compare_means(*task.learners)
+        test = stats.ttest_rel(ours, theirs) if paired else stats.ttest_ind(ours, theirs, equal_var=False)
+        expected = test.confidence_interval(0.95)
+        assert paired == (seeds == (0, 1, 2))
+        assert found == pytest.approx((np.mean(ours) - np.mean(theirs), expected.low, expected.high))
+        assert p == pytest.approx(test.pvalue)
 
 
 @pytest.mark.parametrize(("best", "has_gap"), [(2500.0, False), (1000.0, True)])
@@ -273,7 +310,7 @@ def test_summary_gives_the_last_return_only_if_it_is_lower_than_the_final_polici
     assert "−1,400" in summarize(group_by_task(records)[0])
 
 
-def test_best_learner_is_compared_with_the_others_by_bootstrap():
+def test_best_learner_is_compared_with_the_others():
     best, *others = compare(group_by_task(curve_records())[0])
     assert (best.name, best.difference, best.improvement) == ("AdRIL, 20 trajectories", "", "")
     assert [one.improvement for one in others] == 2 * ["1.000 [1.000, 1.000]"]

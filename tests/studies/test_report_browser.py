@@ -127,7 +127,10 @@ def test_pointer_shows_the_numbers_of_visible_curves(chromium, file):
         "return document.querySelector('.readout').textContent })()"
     )
     text = page.run(move)
-    assert re.match(r"2[2-7][05],000 environment steps\. AdRIL, 20 trajectories: [\d,]+ ± \d+", text)
+    assert re.match(
+        r"2[2-7][05],000 environment steps, mean ± standard error over seeds\. AdRIL, 20 trajectories: [\d,]+ ± \d+",
+        text,
+    )
     page.run("document.querySelector('button.key').click()")
     assert "AdRIL" not in page.run(move)
 

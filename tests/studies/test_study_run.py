@@ -299,7 +299,7 @@ def test_a_program_has_all_its_seeds_on_all_its_trajectory_counts(tmp_path):
 
 
 def test_an_incomplete_row_of_returns_is_removed(tmp_path):
-    points = [EvalPoint("final", 1, 1, key) for key in ("a" * 16, "b" * 16)]
+    points = [EvalPoint("final", 1, key) for key in ("a" * 16, "b" * 16)]
     one, file = Evaluator(None, tmp_path, 2, 1), ReturnsFile(tmp_path, 2)
     for point in points:
         file.add(point, np.array([-100.5, -200.25]))
@@ -315,7 +315,7 @@ def test_an_incomplete_row_of_returns_is_removed(tmp_path):
 
 def test_a_policy_that_changed_after_a_restart_is_evaluated_again(tmp_path):
     """Gymnasium environments restart with new episodes, so training can reach another policy."""
-    env, point = us.make("CartPole-v1"), EvalPoint("env_steps", 64, 64, "a" * 16)
+    env, point = us.make("CartPole-v1"), EvalPoint("env_steps", 64, "a" * 16)
     first, other = (us.Actor(Categorical.init(jax.random.key(i), 4, 2, (4,)), env.spec) for i in range(2))
     found = []
     for actor in (first, first, other):

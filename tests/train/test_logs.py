@@ -305,17 +305,20 @@ def test_an_evaluation_is_added_to_the_runs_logs_once(understudy, tmp_path, even
     for _ in range(2):
         assert understudy(*command)[0] == 0
     with open("returns.csv", newline="", encoding="utf-8") as file:
-        means = [float(row["mean_return"]) for row in csv.DictReader(file)]
+        means, lengths = zip(
+            *((float(row["mean_return"]), float(row["mean_length"])) for row in csv.DictReader(file)), strict=True
+        )
     expert = us.load_run("r").expert.mean
     for run in range(2):
         added = events(f"r/tensorboard/seed-{run}")
-        (score, gap) = [event for event in added if event[1].startswith("evaluation/")]
+        (score, gap, length) = [event for event in added if event[1].startswith("evaluation/")]
         assert score == (5, "evaluation/return", pytest.approx(means[run], abs=1e-3))
         assert gap == (5, "evaluation/gap", pytest.approx(expert - means[run], abs=1e-2))
+        assert length == (5, "evaluation/length", pytest.approx(lengths[run]))
         latest = wandb.runs[-2:][run]
         assert latest.summary["evaluation/return"] == pytest.approx(means[run], abs=1e-3)
         assert [step for step, _ in latest.logged] == [1, 2, 3, 4, 5], "offline, the latest run has all rounds"
-    assert len(added) == len(before) + 2
+    assert len(added) == len(before) + 3
     assert len({run.given["group"] for run in wandb.runs}) == 1
     assert json.loads(Path("r/wandb.json").read_text())["group"] == wandb.runs[0].given["group"]
 

@@ -1,8 +1,9 @@
 """The short commands: list algorithms and environments, evaluate a run."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -10,7 +11,7 @@ from understudy.algorithms import available as available_algorithms
 from understudy.cli.train_options import Kinds
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
-from understudy.core.errors import check_whole, install_command
+from understudy.core.errors import NeedsError, check_whole, install_command
 from understudy.core.imports import allow_imports, find_own_code
 from understudy.core.options import (
     EnvArgs,
@@ -22,15 +23,17 @@ from understudy.core.options import (
     default,
 )
 from understudy.core.paths import check_own_file
-from understudy.core.statistics import interval
+from understudy.core.statistics import Interval
 from understudy.core.text import quoted
 from understudy.data import bundled
-from understudy.envs import JAX_ENVIRONMENTS, NamedEnv
+from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make_unfinished
 from understudy.envs.gymnasium import available
 from understudy.envs.naming import parse_args
 from understudy.evaluation.returns import Evaluation
 from understudy.evaluation.video import check_video
 from understudy.experts.bundled import bundled_experts
+from understudy.experts.expert import as_expert
+from understudy.policies.networks import Activation
 from understudy.tabular.classical import CARDS
 from understudy.train.logs import check_kinds, log_evaluation
 from understudy.train.results import load_run
@@ -82,6 +85,9 @@ def evaluate_command(
     horizon: Annotated[int | None, default("that of the run")] = None,
     episodes: int = 10,
     seed: int = 0,
+    expert: Annotated[Name, default("the return that the demonstrations record")] = None,
+    expert_activation: Annotated[Activation | None, default("named in the file")] = None,
+    expert_normalization: Annotated[Path_, default("none")] = None,
     workers: Annotated[int | None, default("one per policy, at most one per core")] = None,
     step_timeout: float = STEP_TIMEOUT,
     log: Kinds = (),
@@ -91,7 +97,7 @@ def evaluate_command(
     replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     imports: Imports = (),
 ) -> None:
-    """Evaluate a run's policies: their returns and the gap to the expert.
+    """Evaluate a run's policies: their returns, episode lengths and successes, and the gap to the expert.
 
     Args:
         run: Directory of the run.
@@ -101,6 +107,11 @@ def evaluate_command(
         horizon: Steps after which an episode of a Gymnasium environment is truncated.
         episodes: Episodes per policy.
         seed: Seed of the episodes' initial states.
+        expert: Expert that acts from the same initial states, to measure the gap there: scripted, bundled, a run, a
+            policy file, SB3 zip, npz file of weights or ONNX file, or module:function.
+        expert_activation: Activation between the layers of an expert's file that does not name it.
+        expert_normalization: Statistics of VecNormalize for an SB3 zip: an npz file with obs_mean, obs_var, clip_obs
+            and epsilon.
         workers: Worker processes that step a Gymnasium environment; 0: this process, without a timeout.
         step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
         log: Add the returns to the run's tensorboard or wandb logs; repeat the option for both.
@@ -122,13 +133,20 @@ def evaluate_command(
     named = result.named_env if env is None else NamedEnv(env)
     if named is not None:
         named = named.changed(parse_args(env_arg), wrap, horizon)
+    acting: Any = expert
+    if expert_activation is not None or expert_normalization is not None:
+        if expert is None or named is None:
+            flag = "activation" if expert_activation is not None else "normalization"
+            raise NeedsError(f"--expert-{flag} is for an expert: pass --expert {'' if named else 'and --env '}too")
+        acting = as_expert(expert, make_unfinished(named), expert_activation, expert_normalization)
     with display.progress_bar(f"evaluating {len(result.policies)} policies") as report:
-        evaluation = result.evaluate(named, episodes, seed, workers=workers, progress=report, step_timeout=step_timeout)
+        evaluation = result.evaluate(named, episodes, seed, acting, workers, report, step_timeout)
     card = result.config["algorithm"]["card"]
-    title = f"{quoted(card['title'])} in {quoted(evaluation.env)}: mean ± 95% interval, {episodes} episodes per policy"
+    title = f"{quoted(card['title'])} in {quoted(evaluation.env)}: mean ± 95% interval ({evaluation.interval_of})"
     display.show(*_scores(evaluation), title)
-    if evaluation.expert is None:
-        display.say("\nThe demonstrations do not record the expert's return, so the imitation gap is unknown.")
+    display.say(f"\n{about_gap(evaluation)}")
+    if any(score.success is not None for score in evaluation.scores()):
+        display.say("Success: the share of episodes whose last report of is_success (or success) is true.")
     log_evaluation(run, log, result, evaluation)
     if out is not None:
         write_csv(Path(out), *result_rows(result, evaluation))
@@ -138,10 +156,41 @@ def evaluate_command(
         display.say(f"\nThe selected policy is in {video}")
 
 
+def about_gap(evaluation: Evaluation) -> str:
+    """Which expert the gap is measured against, and what its interval is over."""
+    if evaluation.expert_returns is not None:
+        return (
+            "The expert acted from the same starting states as each policy. The gap's interval is over the paired "
+            "differences."
+        )
+    hint = "With --expert (scripted, bundled, a file) an expert acts from the same starting states as each policy."
+    if evaluation.expert is None:
+        return f"The demonstrations do not record the expert's return, so the imitation gap is unknown. {hint}"
+    return (
+        f"The expert's return is recorded in the demonstrations ({evaluation.expert.size} episodes with other starting "
+        f"states), and its interval is over those. The gap's interval is Welch's t over both. {hint}"
+    )
+
+
 def _scores(evaluation: Evaluation) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-    expert = "not recorded" if evaluation.expert is None else interval(evaluation.expert)
+    scores = evaluation.scores()
     rows = [
-        (score.episodes, score.runs, expert, score.learner, "" if score.gap is None else score.gap)
-        for score in evaluation.scores()
+        [
+            *(score.episodes, score.runs, "not recorded" if score.expert is None else score.expert, score.learner),
+            *("" if score.gap is None else score.gap, score.length),
+        ]
+        for score in scores
     ]
-    return (">demos", ">runs", ">expert's return", ">learner's return", ">imitation gap"), rows
+    headers = [">demos", ">runs", ">expert's return", ">learner's return", ">imitation gap", ">episode length"]
+    if any(score.success is not None for score in scores):
+        headers.append(">success")
+        rows = [[*row, percentage(score.success)] for row, score in zip(rows, scores, strict=True)]
+    return headers, rows
+
+
+def percentage(share: Interval | None) -> str:
+    """A share of episodes with its 95% interval: 94% (84% to 98%)."""
+    if share is None:
+        return ""
+    ends = "" if not math.isfinite(share.low) else f" ({share.low:.0%} to {share.high:.0%})"
+    return f"{share.mean:.0%}{ends}"

@@ -16,11 +16,11 @@ from understudy import data
 from understudy.algorithms.off_q.bc import BC
 from understudy.algorithms.on_q.daequil import DAeQuIL
 from understudy.algorithms.on_q.dagger import DAgger
-from understudy.collect.rollouts import Episodes, rollout
+from understudy.collect.recorder import Episodes
+from understudy.collect.rollouts import rollout
 from understudy.core import display
 from understudy.core.progress import Progress
 from understudy.core.reader import FileReader
-from understudy.core.statistics import Sample, interval
 from understudy.core.storage import atomic_directory, write_json
 from understudy.envs import Forest, Pendulum
 from understudy.evaluation import drawing
@@ -37,8 +37,8 @@ MADE_BY = "understudy demo"
 OWN_FILES = ("demo.png", "demo.json", "demo.csv", *(f"*-*/{name}" for name in RUN_FILES))
 """The files of the demo's directory: a directory that holds others is not replaced."""
 
-Rows = list[tuple[str, str, Sample, Score]]
-"""Task, algorithm, the expert's return, the learner's score."""
+Rows = list[tuple[str, str, Score]]
+"""Task, algorithm, score."""
 ProgressBar = Callable[[str], AbstractContextManager[Progress]]
 """Opens a progress bar with a title."""
 
@@ -50,11 +50,14 @@ def demo_command(out: str = "out/demo") -> None:
         out: Directory for the figure and the policies.
     """
     rows = [
-        (task, algorithm, score.episodes, interval(expert), score.learner, score.gap)
-        for task, algorithm, expert, score in demo(out, display.progress_bar)
+        (task, algorithm, score.episodes, score.expert, score.learner, score.gap)
+        for task, algorithm, score in demo(out, display.progress_bar)
     ]
     headers = ("task", "algorithm", ">demos", ">expert's return", ">learner's return", ">imitation gap")
-    title = f"Mean ± 95% interval: {SEEDS} seeds, {EVALUATION_EPISODES} episodes per seed"
+    title = (
+        f"Mean ± 95% interval (Student's t over {SEEDS} seeds, {EVALUATION_EPISODES} episodes each); the expert acts "
+        "from the same starting states"
+    )
     display.show(headers, rows, title)
     print(
         f"\nFigure: {out}/demo.png. The policies are in {out}.\n"
@@ -77,14 +80,14 @@ def demo(out: str | os.PathLike[str], progress: ProgressBar) -> Rows:
                 result = imitate(algorithm, demonstrations, env, expert, SEEDS, counts, progress=report)
             if result.interrupted:
                 raise KeyboardInterrupt
-            score = Sample.of(rollout(env, expert, EVALUATION_EPISODES, 1, deterministic=False).returns)
+            acting: Any = "scripted"
             with progress(f"evaluating on {env.name}") as report:
-                evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, score, progress=report)
-            rows += [(env.name, name, score, learner) for learner in evaluation.scores()]
+                evaluation = result.evaluate(env, EVALUATION_EPISODES, 1, acting, progress=report)
+            rows += [(env.name, name, score) for score in evaluation.scores()]
             result.save(partial / f"{env.name.lower()}-{name}")
             if env is forest:
                 paths[name] = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
-        gaps = [score for task, _, _, score in rows if task == pendulum.name]
+        gaps = [score for task, _, score in rows if task == pendulum.name]
         _draw(forest, paths, gaps, partial / "demo.png")
         made = provenance()
         write_json(partial / "demo.json", {"made_by": MADE_BY, **made})
@@ -119,9 +122,11 @@ def _table(rows: Rows, made: dict[str, Any]) -> tuple[list[str], list[list[objec
     header += [f"{what}_{which}" for what in ("expert", "learner", "gap") for which in ("mean", "low", "high")]
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
     lines: list[list[object]] = []
-    for task, algorithm, expert, score in rows:
-        numbers = [*interval(expert), *score.learner, *(score.gap or ())]
-        lines.append([task, algorithm, score.episodes, score.runs, expert.size, *(round(x, 2) for x in numbers)])
+    for task, algorithm, score in rows:
+        numbers = [*(score.expert or ()), *score.learner, *(score.gap or ())]
+        lines.append(
+            [task, algorithm, score.episodes, score.runs, EVALUATION_EPISODES, *(round(x, 2) for x in numbers)]
+        )
         lines[-1] += [made["command"], versions, made["device"], made["date"]]
     return [*header, "command", "versions", "device", "date"], lines
 

@@ -159,6 +159,6 @@ def record_command(
     lowest, highest = demonstrations.returns.min(), demonstrations.returns.max()
     display.say(
         f"{demonstrations.episodes} episodes, {demonstrations.steps} steps "
-        f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} per episode), return {returns} "
-        f"({lowest:.1f} to {highest:.1f}): {out}"
+        f"({demonstrations.lengths.min()} to {demonstrations.lengths.max()} per episode), mean return {returns} "
+        f"(95% interval, Student's t over episodes; {lowest:.1f} to {highest:.1f}): {out}"
     )

@@ -90,7 +90,8 @@ def _ends(d: Demonstrations) -> str:
 def _return(d: Demonstrations) -> str:
     if d.expert_return is None:
         return "not recorded"
-    mean = f"{interval(d.expert_return)} (95% interval)" if d.expert_return.size > 1 else str(interval(d.expert_return))
+    mean, size = str(interval(d.expert_return)), d.expert_return.size
+    mean += f" (mean ± 95% interval, Student's t over {size} episodes)" if size > 1 else ""
     return mean if d.returns is None or d.returns.min() == d.returns.max() else f"{mean}; {_spread(d.returns, '.4g')}"
 
 

@@ -105,8 +105,9 @@ def train_command(
         if has_checkpoint(f"{path}{CHECKPOINT}"):
             raise KeyboardInterrupt("the checkpoint is kept; rerun the same command to resume") from None
         raise
-    _show(trained, f"{type(chosen).__name__} in {env}: mean ± 95% interval, {evaluate} deterministic episodes per seed")
-    print(f"\nReturn of the selected seed in {evaluate} fresh episodes: {interval(trained.score)}. Saved in {path}")
+    words = f"mean ± 95% interval (Student's t over {evaluate}"
+    _show(trained, f"{type(chosen).__name__} in {env}: {words} deterministic episodes of a seed)")
+    print(f"\nReturn of the selected seed, {words} fresh episodes): {interval(trained.score)}. Saved in {path}")
     print(f"To record demonstrations: understudy demos record {env} --expert {path} --out FILE")
 
 

@@ -100,7 +100,8 @@ def status_command(study: StudyArgument, imports: Imports = ()) -> None:
                 "" if len(records) == len(group.cells) else _state(store, group),
             )
         )
-    display.show(("algorithm", "task", ">runs", ">diverged", ">final return", ""), rows, str(plan.title))
+    title = f"{plan.title} (final return: mean ± 95% interval, Student's t over runs)"
+    display.show(("algorithm", "task", ">runs", ">diverged", ">final return", ""), rows, title)
     if store.quarantined:
         print(f"\n{len(store.quarantined)} damaged files were moved to {store.directory}/quarantine")
 

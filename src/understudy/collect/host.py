@@ -12,8 +12,9 @@ import numpy as np
 from understudy.collect.base import NO_LIMIT, Collected, Collector, Request
 from understudy.collect.episodes import GivenEpisodes, tried_actions, uniforms_needed
 from understudy.collect.gates import HostGate
+from understudy.collect.recorder import Episodes
 from understudy.collect.rollout_pool import RolloutPool, rollout_pool
-from understudy.collect.rollouts import Episodes, MakeVector, rollout
+from understudy.collect.rollouts import MakeVector, rollout
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.types import ActionValues, Continuous, Dataset, State, Transition
 from understudy.envs import Environment, GymnasiumEnvironment

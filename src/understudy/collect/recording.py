@@ -1,14 +1,15 @@
 """Record demonstrations from an expert: a scripted one, a trained policy, or any function of observations."""
 
 import os
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
+from understudy.collect.acting import acting_expert
 from understudy.collect.checks import check_actions
+from understudy.collect.recorder import Episodes
 from understudy.collect.rollout_pool import another_seed, rollout_pool
-from understudy.collect.rollouts import Episodes, MakeVector, rollout
+from understudy.collect.rollouts import MakeVector, rollout
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import SettingError, check_not_negative, check_seed, check_share, check_whole
@@ -17,7 +18,6 @@ from understudy.core.spaces import MARGIN, margin_bounds
 from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
 from understudy.data import Demonstrations
 from understudy.envs import GymnasiumEnvironment, make, public_name
-from understudy.experts.expert import Expert, as_expert
 from understudy.experts.functions import Function
 from understudy.policies import Carry, Policy
 from understudy.policies.actor import Actor
@@ -65,18 +65,12 @@ def record(
         env = env.without_bounds()
     if noise != 0 and not bounded:
         raise SettingError(f"noise is {noise!r}: it is measured in half-ranges, and {env.name} has actions without any")
-    check_not_negative(expert_timeout=expert_timeout)
-    recorded = as_expert(expert, env, normalization=expert_normalization)
-    if expert_timeout:
-        recorded = replace(recorded, timeout=expert_timeout)
-    if deterministic is None:
-        scripted = expert is None or (isinstance(expert, str) and expert == "scripted")
-        deterministic = recorded.deterministic if scripted else True
-    mode = bool(deterministic)
+    recorded = acting_expert(expert, env, deterministic, expert_timeout, normalization=expert_normalization)
+    mode = recorded.deterministic
 
     def play(vector: MakeVector | None, attempt: int) -> Episodes:
         start = another_seed(seed, attempt)
-        source = recorded.source if isinstance(recorded.source, Policy) else _answers(recorded, env.spec, start)
+        source = recorded.source(start)
         if noise != 0:
             source = _with_noise(source, env.spec, noise, mode, start)
         return rollout(env, source, episodes, start, mode, vector=vector)
@@ -91,8 +85,8 @@ def record(
             collected = play(None, 0)
         else:
             with pool:
-                if isinstance(recorded.source, Policy) and noise == 0:
-                    collected = pool.rollout(recorded.source, episodes, seed, mode).result()
+                if recorded.policy is not None and noise == 0:
+                    collected = pool.rollout(recorded.policy, episodes, seed, mode).result()
                 else:
                     collected = pool.stepwise(play)
     actions = collected.flat(np.asarray(collected.steps.act))
@@ -114,12 +108,6 @@ def record(
         obs_parts=env.spec.obs_parts,
         source=f"the expert's episodes in {env.name}",
     )
-
-
-def _answers(expert: Expert, spec: Spec, seed: int) -> Function:
-    """An expert that is a function, whose answers are checked."""
-    random = np.random.default_rng(seed)
-    return lambda obs: expert.query(obs, spec, random)
 
 
 def _check_noise(spec: Spec, noise: float) -> None:

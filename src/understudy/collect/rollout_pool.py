@@ -10,13 +10,16 @@ import queue
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from understudy.collect.rollouts import Episodes, MakeVector, rollout
+from understudy.collect.acting import ActingExpert
+from understudy.collect.recorder import Episodes, Outcomes
+from understudy.collect.rollouts import MakeVector, rollout
 from understudy.collect.worker import (
     REPLACEMENTS,
     Worker,
@@ -45,8 +48,8 @@ class RolloutService:
     def rollout(self, policy: Policy, episodes: int, seed: int, deterministic: bool, run: int = NO_RUN) -> Episodes:
         return rollout(self._env, policy, episodes, seed, deterministic, vector=lambda count: self._make(count, run))
 
-    def returns(self, policy: Policy, episodes: int, seed: int, deterministic: bool) -> np.ndarray:
-        return self.rollout(policy, episodes, seed, deterministic).returns
+    def outcomes(self, policy: Policy, episodes: int, seed: int, deterministic: bool) -> Outcomes:
+        return self.rollout(policy, episodes, seed, deterministic).outcomes
 
     def open(self, count: int, run: int) -> None:
         self.close()
@@ -102,9 +105,35 @@ class RolloutPool:
         for _ in range(workers):
             self._free.put(self._start())
 
-    def returns(self, policy: Policy, episodes: int, seed: int, deterministic: bool = True) -> "Future[np.ndarray]":
-        """The returns of a policy's episodes, once they are there."""
-        return self._threads.submit(self._rollout, "returns", policy, episodes, seed, deterministic)
+    def outcomes(self, policy: Policy, episodes: int, seed: int, deterministic: bool = True) -> "Future[Outcomes]":
+        """Returns, lengths and successes of a policy's episodes, once they are there."""
+        return self._threads.submit(self._rollout, "outcomes", policy, episodes, seed, deterministic)
+
+    def paired(
+        self, policy: Policy, expert: ActingExpert, episodes: int, seed: int
+    ) -> "Future[tuple[Outcomes, Outcomes]]":
+        """Outcomes of a policy, and of an expert that starts from the same states.
+
+        If the worker is lost, both start again from other states. An expert that is a function is called in this
+        thread, one step of the environments after the other.
+        """
+        sent = jax.tree.map(np.asarray, policy)
+
+        def attempt(worker: Worker, number: int) -> tuple[Outcomes, Outcomes]:
+            start, mode = another_seed(seed, number), expert.deterministic
+            learned = worker.call("outcomes", sent, episodes, start, True)
+            if expert.policy is not None:
+                acting = jax.tree.map(np.asarray, expert.policy)
+                return learned, worker.call("outcomes", acting, episodes, start, mode)
+            source = expert.source(start)
+            vector = partial(_RemoteVector, worker, run=NO_RUN)
+            return learned, rollout(self._env, source, episodes, start, mode, vector=vector).outcomes
+
+        if expert.policy is not None:
+            return self._threads.submit(self._attempts, attempt)
+        done: Future[tuple[Outcomes, Outcomes]] = Future()
+        done.set_result(self._attempts(attempt))
+        return done
 
     def rollout(
         self, policy: Policy, episodes: int, seed: int, deterministic: bool = True, run: int = NO_RUN

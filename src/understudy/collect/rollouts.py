@@ -5,7 +5,6 @@ over-represented. Episode i of a given seed starts in the same state for every p
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +15,7 @@ from jaxtyping import Array, Key
 
 from understudy.collect.checks import check_actions, check_environment, check_finite
 from understudy.collect.gates import Decision, Gate, HostGate
+from understudy.collect.recorder import Episodes, Recorder
 from understudy.core.errors import SpecError, check_seed, check_whole
 from understudy.core.memory import check_episodes
 from understudy.core.types import Transition
@@ -40,28 +40,6 @@ class Vector(Protocol):
 
 MakeVector = Callable[[int], Vector]
 """Makes some copies of an environment that step together."""
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """Episodes padded to a common length; `lengths` is the number of real steps of each."""
-
-    steps: Transition
-    """(episodes, time, ...) NumPy arrays."""
-    rewards: np.ndarray
-    """(episodes, time), zero after an episode's end."""
-    lengths: np.ndarray
-    decisions: Decision | None = None
-    """(episodes, time) arrays: the gate's decisions. None: there was no gate."""
-
-    @property
-    def returns(self) -> np.ndarray:
-        """The undiscounted sum of the task rewards of each episode."""
-        return self.rewards.sum(axis=1, dtype=np.float64)
-
-    def flat(self, array: np.ndarray) -> np.ndarray:
-        """The real steps of a padded array, end to end."""
-        return array[np.arange(array.shape[1]) < self.lengths[:, None]]
 
 
 def rollout(
@@ -92,13 +70,16 @@ def rollout(
     if not isinstance(policy, Policy) or gate is not None:
         return _stepwise(env, policy, episodes, seed, deterministic, gate)
     keys = jax.random.split(jax.random.key(seed), episodes)
-    steps, rewards, alive, *_ = jax.device_get(play(env, policy, keys, deterministic))
+    played = play(env, policy, keys, deterministic)
+    steps, rewards, alive, *_, reported = jax.device_get(played)
     check_environment(env.name, seed, "observation", steps.obs[:, :1], alive[:, :1])
     seen = np.isfinite(steps.obs).reshape(*alive.shape, -1).all(-1)  # the policy is not blamed for what it was given
     check_finite(steps.act[alive & seen])
     check_environment(env.name, seed, "observation", steps.next_obs, alive, 0)
     check_environment(env.name, seed, "reward", rewards, alive, 0)
-    return Episodes(steps, rewards, alive.sum(axis=1))
+    lengths = alive.sum(axis=1)
+    success = None if reported is None else reported[np.arange(episodes), lengths - 1].astype(np.float32)
+    return Episodes(steps, rewards, lengths, success=success)
 
 
 class EpisodeBatch(NamedTuple):
@@ -112,6 +93,8 @@ class EpisodeBatch(NamedTuple):
     """The gate's decisions; None without a gate."""
     states: EnvState
     """The environment's states before the steps; None unless `keep_states` is set."""
+    success: Array | None = None
+    """Whether the task is solved after each step; None if the environment does not say."""
 
 
 @partial(jax.jit, static_argnames=("deterministic", "keep_states"))
@@ -141,7 +124,8 @@ def play(
             new = env.step(state, act, step_key)
             last = new.terminal | (t == horizon - 1)
             one = Transition(t, obs, act, new.obs, new.terminal, last, jnp.array(True), jnp.array(0))
-            kept = EpisodeBatch(one, jnp.where(alive, new.reward, 0), alive, decision, state if keep_states else None)
+            reward, before = jnp.where(alive, new.reward, 0), state if keep_states else None
+            kept = EpisodeBatch(one, reward, alive, decision, before, new.success)
             return (new.state, new.obs, step(carry), memory, alive & ~last), kept
 
         start = (state, obs, carry, memory, jnp.array(True))
@@ -166,7 +150,7 @@ def _stepwise(
         jax.random.split(jax.random.key(seed), episodes)
     )
     state, obs = reset(env_keys)
-    record = _Recorder(episodes)
+    record = Recorder(episodes)
     check_environment(env.name, seed, "observation", np.asarray(obs)[:, None], record.alive[:, None])
     for t in range(env.spec.horizon):
         actions = check_actions(act(np.asarray(obs)), episodes, env.spec.action.shape)
@@ -177,7 +161,8 @@ def _stepwise(
         next_obs, reward = np.asarray(new.obs), np.asarray(new.reward)
         for what, values in (("observation", next_obs), ("reward", reward)):
             check_environment(env.name, seed, what, values[:, None], record.alive[:, None], t)
-        record.add(t, np.asarray(obs), actions, next_obs, reward, terminal, last)
+        success = None if new.success is None else np.asarray(new.success, np.float32)
+        record.add(t, np.asarray(obs), actions, next_obs, reward, terminal, last, success)
         state, obs = new.state, new.obs
         if not record.alive.any():
             break
@@ -199,13 +184,13 @@ def _in_gymnasium(
     vector = make_vector(episodes)
     try:
         obs = vector.reset(seeds)
-        record, t = _Recorder(episodes), 0
+        record, t = Recorder(episodes), 0
         while record.alive.any():
             actions = check_actions(act(obs), episodes, env.spec.action.shape)
             actions = record.gated(gate, t, obs, actions)
             new = vector.step(actions, record.alive)
             last = new.terminal | new.truncated | (t == env.spec.horizon - 1)
-            record.add(t, obs, actions, new.obs, new.reward, new.terminal, last)
+            record.add(t, obs, actions, new.obs, new.reward, new.terminal, last, new.success)
             obs, t = new.obs, t + 1
         return record.episodes()
     finally:
@@ -230,8 +215,10 @@ def _one_by_one(
         return np.concatenate([np.pad(row, [(0, 0), (0, longest - row.shape[1]), *more]) for row in rows])
 
     steps = jax.tree.map(joined, *(run.steps for run in runs))
-    lengths = np.concatenate([run.lengths for run in runs])
-    return Episodes(steps, joined(*(run.rewards for run in runs)), lengths)
+    lengths, success = (
+        np.concatenate(column) for column in zip(*((r.lengths, r.outcomes.success) for r in runs), strict=True)
+    )
+    return Episodes(steps, joined(*(run.rewards for run in runs)), lengths, success=success)
 
 
 def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> HostPolicy:
@@ -246,45 +233,3 @@ def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> H
         return np.asarray(chosen)
 
     return act
-
-
-class _Recorder:
-    """Collects a batch of steps at a time until every episode has ended once."""
-
-    def __init__(self, episodes: int) -> None:
-        self.alive = np.ones(episodes, bool)
-        self._lengths = np.zeros(episodes, np.int64)
-        self._rows: list[tuple[np.ndarray, ...]] = []
-        self._decisions: list[Decision] = []
-
-    def gated(self, gate: HostGate | None, t: int, obs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """The learner's actions, replaced by the expert's where the gate lets it act."""
-        if gate is None:
-            return actions
-        actions, decision = gate.choose(t, obs, actions, self.alive)
-        self._decisions.append(decision)
-        return actions
-
-    def add(
-        self,
-        t: int,
-        obs: np.ndarray,
-        act: np.ndarray,
-        next_obs: np.ndarray,
-        reward: np.ndarray,
-        terminal: np.ndarray,
-        last: np.ndarray,
-    ) -> None:
-        time = np.full(len(obs), t, np.int32)
-        known, round_ = np.ones(len(obs), bool), np.zeros(len(obs), np.int32)
-        reward = np.where(self.alive, reward, 0).astype(np.float32)
-        self._rows.append((time, obs, act, next_obs, terminal, last, known, round_, reward))
-        self._lengths += self.alive
-        self.alive = self.alive & ~last
-
-    def episodes(self) -> Episodes:
-        *steps, rewards = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
-        decisions = None
-        if self._decisions:
-            decisions = Decision(*(np.stack(column, axis=1) for column in zip(*self._decisions, strict=True)))
-        return Episodes(Transition(*steps), rewards, self._lengths, decisions)

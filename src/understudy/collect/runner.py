@@ -104,7 +104,7 @@ class Runner:
     def _advance(self, policy: Policy, chunk: Chunk, k: int, act: np.ndarray) -> None:
         """Step each environment. If an episode ends, start the next one."""
         for number, env in enumerate(self._envs):
-            obs, reward, terminal, truncated = env.step(act[number])
+            obs, reward, terminal, truncated, _ = env.step(act[number])
             last = terminal or truncated or self._t[number] == self.spec.horizon - 1
             chunk.next_obs[number, k], chunk.reward[number, k] = obs, reward
             chunk.terminal[number, k], chunk.last[number, k] = terminal, last

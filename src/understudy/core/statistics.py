@@ -42,9 +42,22 @@ def interval(sample: Sample) -> Interval:
     return _interval(sample.mean, [(sample.std, sample.size)])
 
 
+def difference(x: Sample, y: Sample) -> Interval:
+    """The mean of one sample minus that of another, independent one, with its 95% confidence interval (Welch)."""
+    return _interval(x.mean - y.mean, [(x.std, x.size), (y.std, y.size)])
+
+
 def imitation_gap(expert: Sample, learner: Sample) -> Interval:
-    """J(π_E) − J(π) with its 95% confidence interval."""
-    return _interval(expert.mean - learner.mean, [(expert.std, expert.size), (learner.std, learner.size)])
+    """J(π_E) − J(π) with its 95% confidence interval, for independent episodes of both."""
+    return difference(expert, learner)
+
+
+def proportion(successes: int, size: int) -> Interval:
+    """A share of independent trials with its 95% confidence interval (Wilson), which stays within 0 and 1."""
+    share, z = successes / size, 1.959963984540054
+    center, reach = share + z**2 / (2 * size), z * (share * (1 - share) / size + z**2 / (4 * size**2)) ** 0.5
+    low, high = (center - reach) / (1 + z**2 / size), (center + reach) / (1 + z**2 / size)
+    return Interval(share, max(low, 0.0), min(high, 1.0))
 
 
 def p_less(ours: Sample, theirs: Sample) -> float:
@@ -70,6 +83,15 @@ def p_different(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
     if error == 0:
         return float(difference == 0)
     return float(2 * stdtr(freedom, -abs(difference) / error))
+
+
+def p_not_zero(sample: Sample) -> float:
+    """The p-value of "the mean is not zero": Student's t-test, two-sided. NaN for a single number."""
+    if sample.size < 2:
+        return float("nan")
+    if sample.std == 0:
+        return float(sample.mean == 0)
+    return float(2 * stdtr(sample.size - 1, -abs(sample.mean) / sample.standard_error))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

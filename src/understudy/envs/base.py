@@ -23,6 +23,8 @@ class Timestep(NamedTuple):
     reward: Float[Array, ""]
     terminal: Bool[Array, ""]
     """Whether the new state is absorbing. Truncation at the horizon is not termination and is not set here."""
+    success: Bool[Array, ""] | None = None
+    """Whether the task is solved now; None: the environment does not say. An episode's last step counts."""
 
 
 class Environment(eqx.Module):

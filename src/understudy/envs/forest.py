@@ -72,8 +72,10 @@ class Forest(Environment):
         )
         sideways = (new.x < 0) | (new.x > SIZE)
         score = jnp.where(sideways, 0.0, jnp.minimum(new.y, SIZE))
+        across = new.y >= SIZE
         # The rewards of an episode add up to its score.
-        return Timestep(new, self._observe(new), score - state.y, crash | sideways | (new.y >= SIZE))
+        terminal, success = crash | sideways | across, across & ~crash & ~sideways
+        return Timestep(new, self._observe(new), score - state.y, terminal, success)
 
     def expert(self) -> Policy:
         return Dodge(self.trees)

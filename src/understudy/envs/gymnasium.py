@@ -30,6 +30,8 @@ class VectorStep(NamedTuple):
     reward: np.ndarray
     terminal: np.ndarray
     truncated: np.ndarray
+    success: np.ndarray
+    """1 or 0 where the environment says whether the task is solved, else NaN."""
 
 
 class GymnasiumEnvironment:
@@ -227,10 +229,12 @@ class VectorEnvironment:
     def step(self, actions: np.ndarray, alive: np.ndarray) -> VectorStep:
         """Step the copies whose episode is alive. The others keep their last observation and get no reward."""
         count, actions = len(self._copies), actions.astype(self._copies[0].action_kind)
-        new = VectorStep(self._obs.copy(), np.zeros(count, np.float32), np.zeros(count, bool), np.zeros(count, bool))
+        no, unknown = np.zeros(count, bool), np.full(count, np.nan, np.float32)
+        new = VectorStep(self._obs.copy(), np.zeros(count, np.float32), no, no.copy(), unknown)
         with redirected(self._quiet):
             for i in np.flatnonzero(alive).tolist():
-                new.obs[i], new.reward[i], new.terminal[i], new.truncated[i] = self._copies[i].step(actions[i])
+                new.obs[i], new.reward[i], new.terminal[i], new.truncated[i], success = self._copies[i].step(actions[i])
+                new.success[i] = np.nan if success is None else success
         self._obs = new.obs
         return new
 

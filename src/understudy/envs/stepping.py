@@ -28,6 +28,8 @@ SAME = "the parts of its observation space are needed"
 FRAMES_PER_SECOND = 50
 """Of environments that do not name theirs."""
 LARGEST = float(np.finfo(np.float32).max)
+SUCCESS = ("is_success", "success")
+"""Entries of a step's info that say whether the task is solved: those of Gymnasium-Robotics and of Meta-World."""
 Report = Callable[[int, int, int, int], None]
 """Called before each call of an environment with the phase, the run's seed, the episode's seed and the step."""
 
@@ -39,6 +41,8 @@ class StepResult(NamedTuple):
     reward: float
     terminal: bool
     truncated: bool
+    success: bool | None
+    """`is_success` or `success` in the info; None: neither is there."""
 
 
 def no_report(phase: int, run: int, seed: int, step: int) -> None:
@@ -150,9 +154,9 @@ class CheckedEnv:
             self._wrong(
                 described(returned), "from", "step must return (observation, reward, terminated, truncated, info)"
             )
-        obs, reward, terminated, truncated, _ = returned
+        obs, reward, terminated, truncated, info = returned
         terminal, cut = self._flag("terminated", terminated), self._flag("truncated", truncated)
-        return StepResult(self._observation(obs), self._reward(reward), terminal, cut)
+        return StepResult(self._observation(obs), self._reward(reward), terminal, cut, reported_success(info))
 
     def _observation(self, obs: Any) -> np.ndarray:
         if self._leaves is not None:
@@ -222,6 +226,16 @@ class CheckedEnv:
             f"{self.name} returned {value} in its {what} in {self._where()}: numbers must be finite; one of "
             "gymnasium.wrappers can clip or replace them"
         )
+
+
+def reported_success(info: Any) -> bool | None:
+    """`is_success` in a step's info, or else `success`: a bool, or a number that is not 0. None: no such entry."""
+    for name in SUCCESS if isinstance(info, dict) else ():
+        if name in info:
+            number = as_numbers(info[name])
+            if number is not None and number.size == 1 and np.isfinite(number).all():
+                return bool(number.item() != 0)
+    return None
 
 
 def as_numbers(value: Any) -> np.ndarray | None:

@@ -34,6 +34,8 @@ def check_environment(env: Environment) -> None:
     _check_shape(env, "step", "observation", step.obs, spec.obs_shape)
     _check_shape(env, "step", "reward", step.reward, ())
     _check_shape(env, "step", "terminal", step.terminal, ())
+    if step.success is not None:
+        _check_shape(env, "step", "success", step.success, ())
     before, after = (jax.tree.map(lambda x: x.shape, one) for one in (state, step.state))
     if before != after:
         raise SpecError(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.collect.rollouts import Episodes
+from understudy.collect.recorder import Episodes
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_file
 from understudy.core.types import Transition
@@ -52,7 +52,7 @@ def draw_forest(axis: Any, forest: Forest, flights: Sequence[Episodes], color: s
 
 
 def draw_gaps(axis: Any, scores: Sequence[Score], title: str) -> None:
-    """Draw the imitation gap by the number of demonstrations, with 95% intervals."""
+    """Draw the imitation gap by the number of demonstrations, with 95% intervals (`Score.gap`)."""
     gaps = [(score.episodes or 0, score.gap) for score in scores if score.gap is not None]
     x = [episodes for episodes, _ in gaps]
     mean = np.array([gap.mean for _, gap in gaps])
@@ -60,7 +60,8 @@ def draw_gaps(axis: Any, scores: Sequence[Score], title: str) -> None:
     axis.errorbar(x, mean, yerr=np.stack([mean - low, high - mean]), color=LEARNER, marker="o", capsize=4)
     axis.axhline(0, color=EXPERT, linewidth=1.5)
     axis.annotate("the expert", (max(x), 0), xytext=(0, 4), textcoords="offset points", ha="right", color=EXPERT)
-    axis.set(xticks=x, title=title, xlabel="demonstrated episodes", ylabel="imitation gap  J(π_E) − J(π)")
+    what = "imitation gap  J(π_E) − J(π)\n(mean, 95% t interval over seeds)"
+    axis.set(xticks=x, title=title, xlabel="demonstrated episodes", ylabel=what)
     axis.spines[["top", "right"]].set_visible(False)
 
 

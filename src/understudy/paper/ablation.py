@@ -26,6 +26,7 @@ from understudy.paper.reward import DEFAULTS, Options
 from understudy.studies import Entry
 from understudy.studies.curves import Curve, learner_name
 from understudy.studies.groups import Group, load_demonstrations, make_environments, plan_groups
+from understudy.studies.records import position
 from understudy.studies.report import table
 from understudy.studies.work import program_name
 
@@ -156,7 +157,7 @@ def _is_finished(group: Group, rows: Rows, steps: int) -> bool:
     """Whether the file has all seeds of a group's learner up to this many steps."""
     columns = table.learner_columns(group.cells[0].config, group.display)
     own = [row for row in rows if all(row[name] == str(columns[name]) for name in figure_studies.IDENTITY)]
-    seeds = {row["seed"] for row in own if row["x_kind"] == "env_steps" and int(row["x"]) >= steps}
+    seeds = {row["seed"] for row in own if row["x_kind"] == "env_steps" and position(row) >= steps}
     return {str(cell.seed) for cell in group.cells} <= seeds
 
 
@@ -183,11 +184,15 @@ def draw(curves: Mapping[str, Sequence[Curve]], path: Path) -> bool:
     panels = [(task, *panel) for task, own in rows.items() for panel in zip(PANELS, own, strict=True)]
     for axis, (task, title, labeled) in zip(axes, panels, strict=True):
         for label, (color, curve) in labeled.items():
-            samples = {x: sample for x, sample in curve.samples.items() if x <= STEPS}
+            samples = {x: sample for x, sample in curve.samples.items() if x < STEPS + reward.WITHIN}
             reward.draw_band(axis, samples, color, label)
         for expert in {curve.expert for _, curve in labeled.values() if curve.expert is not None}:
             axis.axhline(expert, color=drawing.EXPERT, linewidth=1.5, label="the expert")
-        axis.set(title=f"{TITLES[task]}: {title}", xlabel="environment steps", ylabel="return (mean ± standard error)")
+        axis.set(
+            title=f"{TITLES[task]}: {title}",
+            xlabel="environment steps",
+            ylabel="return\n(mean ± standard error over seeds)",
+        )
         reward.label_thousands(axis)
         if labeled:
             axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)

@@ -18,9 +18,9 @@ class Episode:
 
     seed: int
     x: int
-    """Environment steps at the evaluation, as planned."""
+    """The same as `steps`. In rows of earlier versions it is rounded down to a multiple of eval_every."""
     steps: int
-    """Environment steps at the evaluation, exactly."""
+    """Environment steps at the evaluation."""
     episode: int
     episode_return: float
     failed_at: int | None

@@ -15,7 +15,7 @@ return is below half of the expert's; it fails at the start of its longest stret
 With an indicator kernel, −f is 0 on all steps outside the replay buffer, so only the critic can rate new states.
 
     DIRECTORY/checkpoint.npz             training, as `imitate` saves it
-    DIRECTORY/evaluation-X-STEPS.npz     training states whose policies have not been evaluated yet
+    DIRECTORY/evaluation-STEPS.npz       training states whose policies have not been evaluated yet
     DIRECTORY/episodes.csv               the recorded episodes
     DIRECTORY/records.json               the cells' records, written at the end
 """
@@ -32,8 +32,9 @@ import numpy as np
 from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import count_steps
 from understudy.algorithms.reward.payoff import distance
+from understudy.collect.recorder import Episodes
 from understudy.collect.rollout_pool import RolloutPool, rollout_pool
-from understudy.collect.rollouts import Episodes, rollout
+from understudy.collect.rollouts import rollout
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import SettingError
 from understudy.core.progress import Progress
@@ -144,8 +145,8 @@ class _EpisodeRecorder:
         self.directory, self.structure = directory, jax.tree.structure(like)
         self.names = [str(i) for i in range(len(jax.tree.leaves(like)))]
         self.episodes = read_episodes(directory / EPISODES_FILE)
-        self._steps = {episode.x: episode.steps for episode in self.episodes}
-        self._pending: list[tuple[int, int, list[RewardState], list[Future[Episodes]]]] = []
+        self._evaluated = {episode.steps for episode in self.episodes}
+        self._pending: list[tuple[int, list[RewardState], list[Future[Episodes]]]] = []
         self._pool: RolloutPool | None = None
         self._workers = workers
         steps = demonstrations.first(group.cells[0].trajectories).transitions()
@@ -157,13 +158,13 @@ class _EpisodeRecorder:
     def __enter__(self) -> Self:
         self._pool = rollout_pool(self.env, self._workers, self._workers, STEP_TIMEOUT)
         for path in sorted(self.directory.glob("evaluation-*.npz")):
-            x, steps = map(int, path.stem.split("-")[1:])
-            if x in self._steps:  # it was recorded, and the process was killed before it removed the file
+            steps = int(path.stem.rpartition("-")[2])
+            if steps in self._evaluated:  # it was recorded, and the process was killed before it removed the file
                 path.unlink()
                 continue
             file = FileReader(path, "the policies of an evaluation", "remove it, and run the command again")
             arrays = file.npz(dict.fromkeys(self.names, Expected()).get, self.names)
-            self._submit(x, steps, jax.tree.unflatten(self.structure, [arrays[name] for name in self.names]))
+            self._submit(steps, jax.tree.unflatten(self.structure, [arrays[name] for name in self.names]))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -173,28 +174,28 @@ class _EpisodeRecorder:
     def visit(self, rounds: int, states: Callable[[], State]) -> None:
         """The `visit` callback of `imitate`."""
         due = due_evaluation(self.group, rounds)
-        if due is None or due[1] in self._steps:
+        if due is None or due[1] in self._evaluated:
             return
         self._record_pending()
-        _, x, steps = due
+        _, steps = due
         batch = jax.device_get(states())
         # The checkpoint may be newer than these policies when training is killed, so save their states first.
-        with atomic_file(self._path(x, steps)) as temporary, temporary.open("wb") as file:
+        with atomic_file(self._path(steps)) as temporary, temporary.open("wb") as file:
             np.savez(file, **{str(i): leaf for i, leaf in enumerate(jax.tree.leaves(batch))})
-        self._submit(x, steps, batch)
+        self._submit(steps, batch)
 
-    def _path(self, x: int, steps: int) -> Path:
-        return self.directory / f"evaluation-{x}-{steps}.npz"
+    def _path(self, steps: int) -> Path:
+        return self.directory / f"evaluation-{steps}.npz"
 
-    def _submit(self, x: int, steps: int, batch: RewardState) -> None:
+    def _submit(self, steps: int, batch: RewardState) -> None:
         """Start the evaluation of the policies of all runs."""
         states = [jax.tree.map(lambda leaf, i=index: leaf[i], batch) for index in range(len(self.group.cells))]
         futures = [
             self._rollout(self.group.algorithm.policy(state), cell.seed, steps)
             for state, cell in zip(states, self.group.cells, strict=True)
         ]
-        self._steps[x] = steps
-        self._pending.append((x, steps, states, futures))
+        self._evaluated.add(steps)
+        self._pending.append((steps, states, futures))
 
     def returns(self, result: Result) -> dict[EvalPoint, np.ndarray]:
         """The returns of all evaluated policies, including the final ones."""
@@ -202,12 +203,12 @@ class _EpisodeRecorder:
         for cell, run, actor in zip(self.group.cells, result.runs, result.policies, strict=True):
             point = final_point(self.group, cell, run.status)
             if point is not None:
-                final[point] = self._rollout(actor.policy, cell.seed, point.exact_x)
+                final[point] = self._rollout(actor.policy, cell.seed, point.x)
         self._record_pending()
         keys = {cell.seed: cell.key for cell in self.group.cells}
         returns: dict[EvalPoint, list[float]] = {}
         for episode in self.episodes:
-            point = EvalPoint("env_steps", episode.x, episode.steps, keys[episode.seed])
+            point = EvalPoint("env_steps", episode.steps, keys[episode.seed])
             returns.setdefault(point, []).append(episode.episode_return)
         final_returns = {point: future.result().returns for point, future in final.items()}
         return {point: np.array(values) for point, values in returns.items()} | final_returns
@@ -222,14 +223,14 @@ class _EpisodeRecorder:
         return done
 
     def _record_pending(self) -> None:
-        for x, steps, states, futures in self._pending:
+        for steps, states, futures in self._pending:
             for cell, state, future in zip(self.group.cells, states, futures, strict=True):
                 self.episodes += diagnose(
-                    *(state, future.result(), self.demonstrated, (cell.seed, x, steps)),
+                    *(state, future.result(), self.demonstrated, (cell.seed, steps, steps)),
                     *(self.expert, self.env.spec.horizon, self.expert_absorbing),
                 )
             write_csv(self.directory / EPISODES_FILE, FIELDS, map(format_episode, self.episodes))
-            self._path(x, steps).unlink(missing_ok=True)
+            self._path(steps).unlink(missing_ok=True)
         self._pending.clear()
 
 

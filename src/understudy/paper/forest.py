@@ -75,7 +75,9 @@ def reproduce_forest(
         _run_learners(forest_trials.ABLATION, forest, trials, _part_path(path, "ablation"), ablation)
         _print(ablation.trials, expert)
     for name, distance in results.unseen.items():
-        print(f"{name}: {distance} m in {UNSEEN_FORESTS} unseen forests (mean over the forests, 95% interval).")
+        print(
+            f"{name}: {distance} m in {UNSEEN_FORESTS} unseen forests (mean ± 95% interval, Student's t over forests)."
+        )
     low, high = published.FOREST["daequil"]
     print(
         f"\nPublished: the expert {published.FOREST_EXPERT:.0f}, DAgger {published.FOREST['dagger'][0]:.0f} to "
@@ -159,7 +161,7 @@ def draw(forest: Forest, results: _Results, expert: float, path: Path) -> None:
     labels = ("round (0: behavioral cloning)", "expert actions, demonstrated and queried")
     for axis, label in zip(axes[3:5], labels, strict=True):
         axis.axhline(expert, color=drawing.EXPERT, linewidth=1.5, label="the expert", zorder=0)
-        axis.set(xlabel=label, ylabel="distance (m, mean ± standard error)", ylim=(0, 115))
+        axis.set(xlabel=label, ylabel="distance (m, mean ± standard error over trials)", ylim=(0, 115))
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=7, frameon=False, loc="upper left")
     _draw_unseen(axes[5], results.unseen)

@@ -169,7 +169,7 @@ def draw(results: Sequence[Trials], expert: float | None, path: Path) -> None:
     for axis, label in ((left, "round (0: behavioral cloning)"), (right, "queries to the expert")):
         if expert is not None:
             axis.axhline(expert, color=drawing.EXPERT, linewidth=1.5, label="the expert", zorder=0)
-        axis.set(xlabel=label, ylabel="return (mean ± standard error)", ylim=limits)
+        axis.set(xlabel=label, ylabel="return (mean ± standard error over seeds)", ylim=limits)
         axis.spines[["top", "right"]].set_visible(False)
     left.legend(fontsize=7, frameon=False, loc="lower right")
     drawing.save(figure, path)

@@ -139,7 +139,12 @@ def _draw_one(title: str, env: str, curves: Sequence[Curve], path: Path) -> None
         where = (axis.get_xlim()[1], expert)
         axis.annotate("the expert", where, xytext=(-2, 4), textcoords="offset points", ha="right", color=drawing.EXPERT)
     counts = sorted({count for curve in curves for count in curve.returns})
-    axis.set(xticks=counts, title=title, xlabel="demonstrated trajectories", ylabel="return (mean ± standard error)")
+    axis.set(
+        xticks=counts,
+        title=title,
+        xlabel="demonstrated trajectories",
+        ylabel="return (mean ± standard error over seeds)",
+    )
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(fontsize=7, ncols=2, frameon=False)
     drawing.save(figure, path)

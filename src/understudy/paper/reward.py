@@ -25,9 +25,11 @@ from understudy.paper.figure_studies import TASKS, TaskName
 from understudy.paper.formatting import with_error
 from understudy.paper.off_q import experts
 from understudy.studies import Entry, Study
-from understudy.studies.curves import Curve, learner_name, read_curves
+from understudy.studies.curves import Curve, learner_name, read_curves, read_levels
 
 PRINTED_STEPS = (25_000, 50_000, 75_000, 100_000, 200_000, 300_000, 400_000, 500_000)
+WITHIN = published.REWARD_EVERY
+"""Learners are compared at a number of steps by their first evaluation from there on, less than this many later."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def reproduce_figure(
     rows = [row for row in rows if row["env"] == env]
     if not rows:
         raise NeedsError(f"'{path}' has no returns on {env} to draw: name the learners to train with --learners")
-    curves = read(rows)
+    curves = [*read(rows), *read_offline(rows)]
     figures = draw(env, curves, path.with_suffix(".png"))
     _print(env, curves)
     print(f"\nReturns: {path}. Figure: {', '.join(map(str, figures))}")
@@ -116,6 +118,11 @@ def reproduce_figure(
 def read(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
     """One curve by environment steps per learner and number of trajectories."""
     return read_curves(rows, "env_steps")
+
+
+def read_offline(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
+    """The learners that take no environment steps: curves without points, whose final policies are a line."""
+    return [curve for curve in read_levels(rows) if "environment" not in find(curve.algorithm).card.needs]
 
 
 def published_name(curve: Curve) -> str:
@@ -144,6 +151,7 @@ def distinct_names(curves: Sequence[Curve]) -> list[str]:
 def draw(env: str, curves: Sequence[Curve], path: Path) -> list[Path]:
     """Draw our curves with bands of one standard error, and the published ones dotted in the same colors.
 
+    Learners without environment steps are horizontal lines with such bands.
     Curves of the bundled demonstrations go to a figure whose name ends in -bundled.
     """
     paths = []
@@ -160,6 +168,9 @@ def _draw_one(env: str, curves: Sequence[Curve], path: Path) -> None:
     for index, (curve, name) in enumerate(zip(curves, distinct_names(curves), strict=True)):
         color = drawing.LINES[index % len(drawing.LINES)]
         draw_band(axis, curve.samples, color, name, "-")
+        if not curve.seeds and (level := curve.final_sample) is not None:
+            axis.axhline(level.mean, color=color, label=f"{name}, offline", linewidth=1.8)
+            axis.axhspan(*(level.mean + sign * level.standard_error for sign in (-1, 1)), color=color, alpha=0.2, lw=0)
         if is_published(curve):
             theirs = published_name(curve)
             draw_band(axis, published.reward(env, theirs), color, f"{theirs}, published", ":")
@@ -194,22 +205,30 @@ def draw_band(axis: Any, samples: dict[int, Sample], color: str, label: str, sty
 
 def _print(env: str, curves: Sequence[Curve]) -> None:
     """Print the table by environment steps, ours and published, and how each learner ends."""
-    evaluated = sorted({x for curve in curves for x in curve.returns})
-    columns = [x for x in PRINTED_STEPS if x in evaluated] or evaluated[-len(PRINTED_STEPS) :]
+    columns = [x for x in PRINTED_STEPS if any(curve.reached(x, WITHIN) for curve in curves)]
+    within = WITHIN if columns else 1
+    columns = columns or sorted({x for curve in curves for x in curve.returns})[-len(PRINTED_STEPS) :]
     rows: list[list[object]] = []
     for curve, name in zip(curves, distinct_names(curves), strict=True):
         source = "bundled" if curve.bundled else "ours"
-        rows.append([name, source, *(with_error(curve.samples.get(x)) for x in columns)])
+        rows.append([name, source, *(with_error(curve.sample(x, within)) for x in columns)])
         if is_published(curve):
             theirs = published.reward(env, published_name(curve))
             rows.append(["", "published", *(with_error(theirs.get(x)) for x in columns)])
-    title = f"{env}{experts(curves)}: return, mean ± standard error over seeds, by environment steps"
+    title = (
+        f"{env}{experts(curves)}: return, mean ± standard error over seeds, at the first evaluation from this many "
+        "environment steps on"
+    )
     display.show(("learner", "", *(f">{x / 1000:g}k" for x in columns)), rows, title)
     print()
     for curve in curves:
+        who = f"{curve.name}{' (bundled demonstrations)' if curve.bundled else ''}"
+        if not curve.seeds:
+            print(f"{who}: no environment steps; final policy {with_error(curve.final_sample)}.")
+            continue
         final = f"; final policy {with_error(curve.final_sample)}" if curve.final else ""
         print(
-            f"{curve.name}{' (bundled demonstrations)' if curve.bundled else ''}: last evaluation "
+            f"{who}: last evaluation "
             f"{with_error(curve.last)}, mean of the last five {with_error(curve.last_five)}, lowest of any seed in the "
             f"last ten {curve.lowest_of_any_seed:.0f}{final}. {stopped_seeds(curve)}"
             f"{len(curve.seeds)} seeds, {curve.seconds:.0f} s on {curve.device}."

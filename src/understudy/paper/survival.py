@@ -172,7 +172,7 @@ def draw(rows: Sequence[Mapping[str, str]], path: Path) -> None:
     axis.set(
         title=f"{ENV}: imitation of an expert that falls early",
         xlabel="environment steps",
-        ylabel="episode length (mean ± standard error)",
+        ylabel="episode length (mean ± standard error over seeds)",
         yscale="log",
         yticks=TICKS,
         yticklabels=TICKS,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from understudy.core.errors import RunError
 from understudy.core.statistics import Sample
 from understudy.game import DEFAULT
 from understudy.studies.plan import BUNDLED
-from understudy.studies.records import FINAL
+from understudy.studies.records import FINAL, position
 
 LAST, LOWEST = 5, 10
 """How many of the last evaluations are averaged, and among how many the lowest is taken."""
@@ -73,6 +73,19 @@ class Curve:
         """x → mean and spread over seeds."""
         return {x: Sample.of(values) for x, values in self.returns.items()}
 
+    def reached(self, x: int, within: int) -> int | None:
+        """The first evaluation from x on, less than `within` later; None if there is none.
+
+        Learners with different rounds are evaluated at different x. Tables compare them by the first evaluation after
+        each reached a common x.
+        """
+        return next((at for at in self.returns if x <= at < x + within), None)
+
+    def sample(self, x: int, within: int) -> Sample | None:
+        """Mean and spread over seeds at `reached(x, within)`."""
+        at = self.reached(x, within)
+        return None if at is None else self.samples[at]
+
     @property
     def last(self) -> Sample | None:
         """Each finished seed's last evaluation."""
@@ -124,7 +137,7 @@ def read_curves(rows: Sequence[Mapping[str, str]], kind: str, x: str = "x") -> l
     Args:
         rows: The file's rows by column. Columns that a file does not have count as empty.
         kind: The `x_kind` of the rows that are points of the curve. Rows of the kind "final" are the final policies.
-        x: The column that is the horizontal axis: "x", or "trajectories".
+        x: The column that is the horizontal axis: "x", or "trajectories". Environment steps are exact (`position`).
     """
     identity = ["algorithm", "preset", "settings", "demonstrations", *(["trajectories"] if x == "x" else [])]
     learners: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
@@ -138,12 +151,21 @@ def read_curves(rows: Sequence[Mapping[str, str]], kind: str, x: str = "x") -> l
     return [_curve(own, final.get(key, {}), x) for key, own in learners.items()]
 
 
+def read_levels(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
+    """One curve without points per learner whose final policies have no number of environment steps."""
+    final = [row for row in rows if row["x_kind"] == FINAL and not row.get("steps")]
+    return [
+        replace(curve, seeds={}, final={seed: next(iter(points.values())) for seed, points in curve.seeds.items()})
+        for curve in read_curves(final, FINAL)
+    ]
+
+
 def _curve(rows: Sequence[Mapping[str, str]], final: Mapping[int, float], x: str) -> Curve:
     about = rows[-1]
     seeds: dict[int, dict[int, float]] = {}
     payoffs: dict[int, str] = {}
     for row in rows:
-        seed, at = int(row["seed"]), int(row[x])
+        seed, at = int(row["seed"]), position(row) if x == "x" else int(row[x])
         if at in seeds.setdefault(seed, {}):
             raise RunError(f"{about['algorithm']} has two rows of seed {seed} at {x} {at}: remove one of them")
         seeds[seed][at] = float(row["mean_return"])

@@ -1,7 +1,7 @@
 """Evaluates policies in other processes while training continues, and stores their returns as they arrive.
 
-    DIR/KIND-X-EXACT-KEY.policy.npz    a policy that was submitted for evaluation
-    DIR/returns.csv                    one row per finished evaluation (`returns`)
+    DIR/KIND-X-KEY.policy.npz    a policy that was submitted for evaluation
+    DIR/returns.csv              one row per finished evaluation (`returns`)
 
 A policy that was submitted but not evaluated when the process ended is evaluated after a restart. The seed of its
 episodes depends on the run's seed and the time of the evaluation only. So two evaluations never share initial states,
@@ -19,6 +19,7 @@ from typing import Any, Self
 import equinox as eqx
 import numpy as np
 
+from understudy.collect.recorder import Outcomes
 from understudy.collect.rollout_pool import RolloutPool, rollout_pool
 from understudy.collect.rollouts import rollout
 from understudy.collect.worker import STEP_TIMEOUT
@@ -47,7 +48,7 @@ class Evaluator:
         self.step_timeout = step_timeout
         self._file = ReturnsFile(directory, episodes)
         self._returns: dict[EvalPoint, np.ndarray] = {}
-        self._pending: dict[EvalPoint, Future[np.ndarray]] = {}
+        self._pending: dict[EvalPoint, Future[Outcomes]] = {}
         self._pool: RolloutPool | None = None
 
     @contextmanager
@@ -76,7 +77,7 @@ class Evaluator:
     def submit(self, point: EvalPoint, actor: Actor) -> None:
         """Evaluate a policy, unless the same policy was already submitted for this point."""
         for done in [point for point, future in self._pending.items() if future.done()]:
-            self._store(done, self._pending.pop(done).result())
+            self._store(done, self._pending.pop(done).result().returns)
         if point in self._returns or point in self._pending:
             before = self._load(point) if self.path(point).exists() else None
             if before is not None and eqx.tree_equal(before.policy, actor.policy):
@@ -101,7 +102,7 @@ class Evaluator:
         """Wait for all evaluations. Returns the episode returns of each."""
         total = len(self._pending)
         for number, point in enumerate(list(self._pending)):
-            self._store(point, self._pending.pop(point).result())
+            self._store(point, self._pending.pop(point).result().returns)
             progress(number + 1, total, {"return": float(self._returns[point].mean())})
         return self._returns
 
@@ -116,20 +117,20 @@ class Evaluator:
         return actor
 
     def _start(self, point: EvalPoint, actor: Actor) -> None:
-        job = (actor.policy, self.episodes, rollout_seed(self._seeds[point.key], point.exact_x))
+        job = (actor.policy, self.episodes, rollout_seed(self._seeds[point.key], point.x))
         if self._pool is None:
             self._store(point, rollout(self.env, *job).returns)
         else:
-            self._pending[point] = self._pool.returns(*job)
+            self._pending[point] = self._pool.outcomes(*job)
 
     def _store(self, point: EvalPoint, returns: np.ndarray) -> None:
         self._file.add(point, returns)
         self._returns[point] = returns
 
 
-def rollout_seed(seed: int, exact_x: int) -> int:
+def rollout_seed(seed: int, x: int) -> int:
     """The seed of the evaluation episodes of a run at a time."""
-    return int(np.random.SeedSequence([seed, exact_x, 2]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, x, 2]).generate_state(1)[0])
 
 
 def no_progress(title: str) -> Any:

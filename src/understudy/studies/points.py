@@ -7,7 +7,8 @@ from typing import NamedTuple
 from understudy.studies.groups import Cell, Group
 from understudy.studies.records import FINAL, X_KINDS
 
-POLICY_NAME = re.compile(rf"({'|'.join(X_KINDS)})-(\d{{1,16}})-(\d{{1,16}})-([0-9a-f]{{16}})\.policy\.npz")
+POLICY_NAME = re.compile(rf"({'|'.join(X_KINDS)})-(\d{{1,16}}-)?(\d{{1,16}})-([0-9a-f]{{16}})\.policy\.npz")
+"""Earlier versions wrote another number before x: x rounded down to a multiple of eval_every."""
 
 
 class EvalPoint(NamedTuple):
@@ -16,22 +17,20 @@ class EvalPoint(NamedTuple):
     kind: str
     """A value of `records.X_KINDS`."""
     x: int
-    """Position on the report's x axis: a multiple of the protocol's eval_every."""
-    exact_x: int
-    """Environment steps, rounds or trajectories at that time, not rounded to the x axis."""
+    """Environment steps, rounds or trajectories at that time: the position on the x axis."""
     key: str
     """Key of the cell."""
 
     @property
     def file_name(self) -> str:
         """Name of the file of its policy."""
-        return f"{self.kind}-{self.x}-{self.exact_x}-{self.key}.policy.npz"
+        return f"{self.kind}-{self.x}-{self.key}.policy.npz"
 
     @classmethod
     def from_file_name(cls, name: str) -> "EvalPoint | None":
         """The inverse of `file_name`; None for the name of another file."""
         match = POLICY_NAME.fullmatch(name)
-        return None if match is None else cls(match[1], int(match[2]), int(match[3]), match[4])
+        return None if match is None or match[2] else cls(match[1], int(match[3]), match[4])
 
 
 def final_point(group: Group, cell: Cell, status: str) -> EvalPoint | None:
@@ -42,27 +41,25 @@ def final_point(group: Group, cell: Cell, status: str) -> EvalPoint | None:
     if status.startswith("diverged"):
         return None
     if "environment" not in group.algorithm.card.needs:
-        return EvalPoint(FINAL, cell.trajectories, cell.trajectories, cell.key)
-    total, every = group.algorithm.rounds * round_steps(group), cell.config["protocol"]["eval_every"]
-    return EvalPoint(FINAL, total if every is None else max(total // every * every, every), total, cell.key)
+        return EvalPoint(FINAL, cell.trajectories, cell.key)
+    return EvalPoint(FINAL, group.algorithm.rounds * round_steps(group), cell.key)
 
 
-def due_evaluation(group: Group, rounds: int) -> tuple[str, int, int] | None:
-    """Kind, x and exact x of the evaluation due after this many rounds, or None.
+def due_evaluation(group: Group, rounds: int) -> tuple[str, int] | None:
+    """Kind and x of the evaluation due after this many rounds, or None.
 
-    An evaluation is due after the first round that reaches a multiple of eval_every (or eval_every_rounds).
+    An evaluation is due after the first round that reaches a multiple of eval_every (or eval_every_rounds). Its x is
+    the number of environment steps (or rounds) so far, which may be more than that multiple: a round is not split.
     """
     planned = _schedule(group)
     if planned is None:
         return None
     kind, interval, per_round = planned
-    exact_x = rounds * per_round
-    if exact_x // interval == (exact_x - per_round) // interval:
-        return None
-    return kind, exact_x // interval * interval, exact_x
+    x = rounds * per_round
+    return None if x // interval == (x - per_round) // interval else (kind, x)
 
 
-def due_evaluations(group: Group, rounds: int) -> Iterator[tuple[str, int, int]]:
+def due_evaluations(group: Group, rounds: int) -> Iterator[tuple[str, int]]:
     """The evaluations that are due in this many rounds."""
     planned = _schedule(group)
     if planned is not None:
@@ -80,8 +77,8 @@ def is_planned(group: Group, cell: Cell, point: EvalPoint) -> bool:
     planned = _schedule(group)
     if planned is None:
         return False
-    rounds, rest = divmod(point.exact_x, planned[2])
-    return rest == 0 and 1 <= rounds <= group.algorithm.rounds and due_evaluation(group, rounds) == point[:3]
+    rounds, rest = divmod(point.x, planned[2])
+    return rest == 0 and 1 <= rounds <= group.algorithm.rounds and due_evaluation(group, rounds) == point[:2]
 
 
 def round_steps(group: Group) -> int:

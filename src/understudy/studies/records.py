@@ -9,7 +9,7 @@ as well as its checksum, which anyone can compute.
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from understudy.core.errors import RunError
@@ -18,7 +18,8 @@ from understudy.core.text import printable, quoted
 
 FORMAT = 2
 FINAL = "final"
-X_KINDS = ("env_steps", "round", FINAL)
+ENV_STEPS = "env_steps"
+X_KINDS = (ENV_STEPS, "round", FINAL)
 ENDED = ("finished", "stopped", "diverged")
 """Prefixes of the status of a finished cell. An interrupted run is not finished."""
 LARGEST, MOST, LONGEST = 1e100, 10**15, 10_000
@@ -67,6 +68,15 @@ RECORD = {
     "policy?": is_digest,
 }
 """The pattern of a record (see `core.reader.mismatch`). `policy` is the sha256 of the cell's policy file."""
+
+
+def position(row: Mapping[str, Any]) -> int:
+    """x of an evaluation. Earlier versions rounded environment steps down to a multiple of eval_every in `x`.
+
+    `steps` has always been exact. It is missing where x counts rounds or trajectories.
+    """
+    steps = row.get("steps")
+    return int(steps) if row["x_kind"] in (ENV_STEPS, FINAL) and steps not in (None, "") else int(row["x"])
 
 
 def canonical_json(value: Any) -> str:

@@ -1,6 +1,6 @@
 """The file of finished evaluations in a program's directory, returns.csv.
 
-A row has the kind, x, exact x and key of an evaluation, its returns, and a checksum of the row. Rows are synced to the
+A row has the kind, x and key of an evaluation, its returns, and a checksum of the row. Rows are synced to the
 disk when they are added. A damaged row, such as half a row after a power cut, is left out, and its policy is evaluated
 again.
 """
@@ -58,10 +58,10 @@ class ReturnsFile:
 
     def _parse(self, line: str, keys: Collection[str]) -> tuple[EvalPoint, np.ndarray] | None:
         row, _, checksum = line.rpartition(",")
-        kind, x, exact_x, key, *texts = [*row.split(","), *4 * [""]][: max(4, row.count(",") + 1)]
+        kind, x, key, *texts = [*row.split(","), *3 * [""]][: max(3, row.count(",") + 1)]
         if checksum != _checksum(row) or kind not in X_KINDS or not is_key(key) or key not in keys:
             return None
-        if not (_is_count(x) and _is_count(exact_x)) or len(texts) != self.episodes:
+        if not _is_count(x) or len(texts) != self.episodes:
             return None
         try:
             returns = [float(text) for text in texts]
@@ -69,7 +69,7 @@ class ReturnsFile:
             return None
         if not all(math.isfinite(value) and abs(value) <= LARGEST for value in returns):
             return None
-        return EvalPoint(kind, int(x), int(exact_x), key), np.array(returns, np.float64)
+        return EvalPoint(kind, int(x), key), np.array(returns, np.float64)
 
 
 def _is_count(text: str) -> bool:

@@ -215,12 +215,12 @@ def make_record(
         if point.kind == FINAL:
             payoff = run.payoff
         elif payoffs is not None:
-            payoff = float(payoffs[index, point.exact_x // (per_round if point.kind == "env_steps" else 1) - 1])
+            payoff = float(payoffs[index, point.x // (per_round if point.kind == "env_steps" else 1) - 1])
         evaluations.append(
             {
                 "x_kind": point.kind,
                 "x": point.x,
-                "steps": point.exact_x if point.kind != "round" and per_round > 1 else None,
+                "steps": point.x if point.kind != "round" and per_round > 1 else None,
                 "payoff": payoff if payoff is not None and np.isfinite(payoff) else None,
                 "returns": [round(float(score), 6) for score in scores],
             }

@@ -22,12 +22,12 @@ from understudy.core.text import quoted
 from understudy.policies.actor import Actor
 from understudy.policies.saved import load_policy
 from understudy.studies.groups import Cell, Group
-from understudy.studies.points import EvalPoint
+from understudy.studies.points import POLICY_NAME
 from understudy.studies.records import RECORD, checksum, flaw, is_digest, is_key
 from understudy.studies.returns import RETURNS
 
 CELLS, RECORDS, CHECKPOINT = "cells.json", "records.json", "checkpoint.npz"
-STATE = (RECORDS, "checkpoint*.npz", "checkpoint.npz.lock", "*-*-*-*.policy.npz", RETURNS, ".*.????????.partial*")
+STATE = (RECORDS, "checkpoint*.npz", "checkpoint.npz.lock", "*-*-*.policy.npz", RETURNS, ".*.????????.partial*")
 """Patterns of all files but cells.json, in the order in which they are removed: a kill in between leaves no
 records.json without its policies."""
 
@@ -87,6 +87,8 @@ def started_program(directory: Path, group: Group, remaining: Mapping[str, Cell]
         cells = [remaining[key] for key in keys]
         if program_name(group, cells) != directory.name or split_programs(cells) != [cells]:
             raise reader.damaged("its cells are not those of the directory")
+        if any((found := POLICY_NAME.fullmatch(path.name)) and found[2] for path in directory.iterdir()):
+            restart(directory, DamagedWorkError(f"'{directory}' was begun by an earlier version"))
     except RunError as error:
         _warn(error, "its program starts again")
         remove_files(directory, (CELLS,))
@@ -140,7 +142,7 @@ def remove_work(directory: Path) -> None:
 
 
 def _is_policy_name(value: Any) -> bool:
-    return isinstance(value, str) and EvalPoint.from_file_name(value) is not None
+    return isinstance(value, str) and POLICY_NAME.fullmatch(value) is not None
 
 
 def _warn(error: UnderstudyError, consequence: str) -> None:

@@ -59,8 +59,8 @@ def record_demonstrations(
         env, expert, count, SEED, deterministic=expert.deterministic, workers=workers, step_timeout=step_timeout
     )
     print(
-        f"No demonstrations are named: recorded {count} episodes of {expert.name} in {env.name} (seed {SEED}), return "
-        f"{interval(Sample.of(recorded.returns))}",
+        f"No demonstrations are named: recorded {count} episodes of {expert.name} in {env.name} (seed {SEED}), mean "
+        f"return {interval(Sample.of(recorded.returns))} (95% interval over episodes)",
         file=sys.stderr,
         flush=True,
     )

@@ -131,14 +131,17 @@ def check_kinds(kinds: Sequence[str]) -> None:
 def log_evaluation(
     run: str | os.PathLike[str], kinds: Sequence[str], result: "Result", evaluation: "Evaluation"
 ) -> None:
-    """Add the returns of a saved run's policies to its logs: evaluation/return and, if known, evaluation/gap."""
+    """Add the scores of a saved run's policies to its logs: evaluation/return and, if known, gap, length, success."""
     directory, pairs = Path(run), [(one.episodes, one.seed) for one in result.runs]
-    expert = evaluation.expert
-    scores = []
-    for returns in evaluation.returns:
-        mean = float(np.mean(returns))
-        gap = {} if expert is None else {"evaluation/gap": expert.mean - mean}
-        scores.append({"evaluation/return": mean, **gap})
+    columns = {"return": evaluation.returns.mean(axis=1), "gap": evaluation.gaps}
+    if evaluation.lengths is not None:
+        columns["length"] = evaluation.lengths.mean(axis=1)
+    if evaluation.success is not None and not np.isnan(evaluation.success).any():
+        columns["success"] = evaluation.success.mean(axis=1)
+    known = {name: values for name, values in columns.items() if values is not None}
+    scores = [
+        {f"evaluation/{name}": float(values[index]) for name, values in known.items()} for index in range(len(pairs))
+    ]
 
     def tensorboard() -> None:
         writer = TensorBoard(directory, pairs, [], EVALUATION)

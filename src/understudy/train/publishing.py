@@ -81,6 +81,8 @@ def _results(evaluation: Evaluation) -> dict[str, Any]:
         "std": round(returns.std, 3) if returns.size > 1 else None,
         "return": str(one.learner),
         "gap": None if one.gap is None else str(one.gap),
+        "length": None if one.length is None else round(one.length.mean, 3),
+        "success": None if one.success is None else round(one.success.mean, 4),
     }
 
 
@@ -176,8 +178,12 @@ def _scores(results: dict[str, Any] | None, export: dict[str, Any]) -> str:
     trained = export.get("return") or {}
     rows: list[tuple[str, object]] = []
     if results is not None:
-        rows.append((f"return, mean ± 95% interval of {results['episodes']} deterministic episodes", results["return"]))
-        rows += [("gap to the expert", results["gap"])] if results["gap"] else []
+        over = f"mean ± 95% interval (Student's t over {results['episodes']} deterministic episodes)"
+        rows.append((f"return, {over}", results["return"]))
+        gap = "gap to the expert's return in the demonstrations, mean ± 95% interval (Welch's t over both)"
+        rows += [(gap, results["gap"])] if results["gap"] else []
+        rows += [("steps of an episode", results["length"])] if results["length"] is not None else []
+        rows += [("successful episodes", f"{results['success']:.1%}")] if results["success"] is not None else []
     if stated is not None:
         rows.append(("expert's return in the demonstrations", f"{stated['mean']:.1f} ({stated['size']} episodes)"))
     if trained.get("mean") is not None:

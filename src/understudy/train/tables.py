@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import math
 import platform
 import sys
 from collections.abc import Iterable
@@ -22,6 +23,9 @@ RETURNS = (
     *("train_seconds", "evaluate_seconds"),
 )
 """The first columns of an evaluation's CSV file."""
+OUTCOMES = ("mean_length", "success_rate", "expert_return", "expert_source")
+"""Further columns: steps of an episode, share of successful ones, and the expert's mean return ("same starts": in its
+own episodes from the policy's starting states; "demonstrations": as they record it)."""
 
 
 def result_rows(result: "Result", evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
@@ -47,11 +51,24 @@ def result_rows(result: "Result", evaluation: Evaluation) -> tuple[list[str], li
             len(returns),
             result.config["seconds"],
             round(evaluation.seconds, 3),
+            *_outcomes(evaluation, index),
             *tail,
         ]
-        for about, returns in zip(evaluation.about, evaluation.returns, strict=True)
+        for index, (about, returns) in enumerate(zip(evaluation.about, evaluation.returns, strict=True))
     ]
-    return [*RETURNS, "command", "versions", "device", "date"], rows
+    return [*RETURNS, *OUTCOMES, "command", "versions", "device", "date"], rows
+
+
+def _outcomes(evaluation: Evaluation, index: int) -> list[Any]:
+    """The values of `OUTCOMES` for one policy; empty where they are not known."""
+    length = "" if evaluation.lengths is None else round(float(evaluation.lengths[index].mean()), 3)
+    told = [] if evaluation.success is None else [x for x in evaluation.success[index].tolist() if not math.isnan(x)]
+    success = round(sum(told) / len(told), 4) if told else ""
+    if evaluation.expert_returns is not None:
+        return [length, success, round(float(evaluation.expert_returns[index].mean()), 3), "same starts"]
+    if evaluation.expert is not None:
+        return [length, success, round(evaluation.expert.mean, 3), "demonstrations"]
+    return [length, success, "", ""]
 
 
 def provenance() -> dict[str, Any]:

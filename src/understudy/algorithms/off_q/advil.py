@@ -21,11 +21,26 @@ the mean of the members' actions (or probabilities), each with its own moving av
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.1 and Table 11.
 
-Deviations: the preset `paper` is Table 11. Settings that the text leaves open are those of the released code (256 × 2
-ReLU, orthogonal initialisation with gain 1, no tanh on actions), except that biases start at zero. The preset
-`released` follows the released code where it differs from the text: the policy moves before the critic, gradients are
-clipped only after 10% of training, and both tasks take 100k steps (the text: 50k on HalfCheetah). The default settings
-differ from both; docs/advil.md explains them.
+The default differs from the preset `paper`, which has the settings of Table 11, in
+
+    setting           default    paper
+    policy_lr         3e-4       8e-6
+    batch_size        256        1,024
+    cloning_weight    5          0.2
+    weight_decay      0.1        0
+    squash            True       False    tanh on continuous actions
+    ema_decay         0.999      0        a moving average of the weights is returned
+    ensemble_size     5          1
+    gain              √2         1        of the orthogonal initialisation
+    collapse.jump     8          0        the text recommends watching for a jump; the runs did not stop at one
+
+Both train for 50,000 steps, the text's number for HalfCheetah; for Ant it has 100,000 (rounds=200). Settings that the
+text leaves open are those of the released code (256 × 2 ReLU, orthogonal initialisation with gain 1, no tanh on
+actions). The preset `released` follows the released code where it differs from the text: the policy moves before the
+critic (`first`), gradients are clipped only after 10% of training (`clip_after`), and both tasks take 100,000 steps
+(`rounds`). docs/advil.md explains the default.
+
+Deviations: biases start at zero.
 """
 
 from functools import partial

@@ -24,8 +24,13 @@ Reference: Kostrikov, Nachum and Tompson, "Imitation Learning via Off-Policy Dis
 off-policy form that the paper evaluates: no replay buffer, no environment (replay regularisation 0).
 
 Deviations: the players alternate, critic first; the reference takes both gradients at once. D_E contains the absorbing
-state's step to itself once per episode, not several times. The returned policy has a moving average of the weights (the
-preset `paper` returns the last weights).
+state's step to itself once per episode, not several times.
+
+The paper uses the reference's settings, with 500,000 steps. The default differs from the preset `paper`, which has
+them, in
+
+    setting      default    paper
+    ema_decay    0.999      0        a moving average of the weights is returned
 """
 
 from dataclasses import replace

@@ -18,7 +18,8 @@ the expert, or the exact value if the expert provides it. The action is drawn un
 else it is the learner's or the expert's action. The policy is stochastic (tanh-Gaussian for continuous actions), so
 that its episodes explore.
 
-Reference: Ross and Bagnell, "Reinforcement and Imitation Learning via Interactive No-Regret Learning" (2014).
+Reference: Ross and Bagnell, "Reinforcement and Imitation Learning via Interactive No-Regret Learning" (2014). "Of
+Moments and Matching" does not run it, so no settings of this module are that paper's.
 
 Deviations: the paper tries one action per episode, at a random time step, because a robot cannot be reset to a state;
 here an action is tried in every state. The paper reduces line 6 to cost-sensitive classification over finitely many

@@ -24,6 +24,14 @@ even if learner and expert differ in few states; a network with a gradient penal
 
 Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 6.3 and Tables 12 and 14.
 
+The paper has settings for each task, in the presets `lander` (Table 12) and `forest` (Table 14; its two moments are
+given by `moments`). The default differs from them in
+
+    setting           default     lander    forest
+    gradient_steps    2,000       3,000     2,000
+    cloning_weight    1           1         0.05
+    critic_hidden     (64, 64)    (64, 64)  (32, 32)
+
 Deviations: the paper's printed stopping rule uses L(π) with ℓ_BC and R added and without the expert's term. The
 gradient penalty, at the learner's and at the expert's samples with target 0, and the weights of line 6 follow the
 released code. The penalty's gradient is with respect to state and action, through the moments. The critic takes a fixed

@@ -17,6 +17,9 @@ acts at random steps, and its action is also its answer to the query in that sta
 Reference: Ross, Gordon and Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
 Learning" (2011); Tables 13 and 15 of the paper.
 
+The paper has settings for each task, in the presets `lander` (Table 13) and `forest` (Table 15). The default differs
+from them in `gradient_steps` alone: 2,000 a round, not 10,000 and 5,000.
+
 Deviations: the policy and its optimizer state continue from round to round, instead of training from scratch. The last
 policy is returned.
 """

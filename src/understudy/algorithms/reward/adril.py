@@ -38,14 +38,24 @@ in the supplement. The RL player is soft actor-critic, or soft Q-learning for di
 Deviations: MaxEntRL continues from the last policy, with some environment and gradient steps per round, as in the
 paper's runs. Stopping and selection use a Gaussian-kernel payoff on held-out demonstrations (`reward.payoff`), since
 the payoff of the indicator kernel is constant. With Gaussian kernels, means are over steps instead of sums over a
-trajectory, so f is T times smaller. The paper's runs use the indicator kernel and an initial α of 1, and return the
-last policy; the paper's theory averages the policies of all rounds, not their weights. Absorbing states are ours; with
-a Gaussian kernel their reward is 0 until the learner has completed a round. Truncation is not termination.
+trajectory, so f is T times smaller. The paper's theory averages the policies of all rounds, not their weights. With a
+Gaussian kernel the reward of the absorbing state is 0 until the learner has completed a round.
 
-The preset `paper` has the kernel, the initial α and the last policy as in the paper's runs, no absorbing states, and
-treats truncation as termination. Like the released code it starts each round with a reset of the environments, 100
-random exploration steps, and a restart of the learning rate schedule. (In the released code the steps of the previous
-round also have reward 0, and the learning rate of a round's last update is slightly negative; here it is 0.)
+The default differs from the preset `paper`, which has the settings of Table 10 and of the released runs, in
+
+    setting                    default       paper
+    kernel                     features      indicator    the paper's text allows a Gaussian, its runs have labels
+    sac.initial_temperature    0.01          1
+    average_rounds             5             0            the last policy is returned
+    absorbing                  True          False        absorbing states are ours
+    truncation_is_terminal     False         True         this and the next three: the released runs, not the text
+    reset_each_round           False         True
+    random_each_round          False         True         100 random exploration steps in each round
+    restart_lr_schedule        False         True
+
+On Ant the paper draws half of each minibatch from the demonstrations: the preset `paper-balanced`. (In the released
+code the steps of the previous round also have reward 0, and the learning rate of a round's last update is slightly
+negative; here it is 0.)
 """
 
 from dataclasses import replace

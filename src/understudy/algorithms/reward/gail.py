@@ -30,17 +30,26 @@ L is smallest at g = log(p_E / p_π), where p is a side's share of time in the a
 are weighted by 1 − p.
 
 Reference: Ho and Ermon, "Generative Adversarial Imitation Learning" (2016); their D is our 1 − D, their ψ_GA our ψ. The
-player is PPO, with the settings of the paper's GAIL table (1,024 steps of each of 8 environments, 32 expert steps in a
-minibatch). Settings that the table leaves open are those of the `imitation` package (Wang et al., 2020): the positive
-reward, a 32 × 32 discriminator, two discriminator steps per round, learning rate 1e-3, rewards divided by the standard
-deviation of returns. The preset `sac` follows Kostrikov et al., "Discriminator-Actor-Critic" (2019): off-policy,
-absorbing states, the logit as the reward, a gradient penalty between the two sides (Gulrajani et al., 2017).
+player is PPO, with the settings of Table 8 of "Of Moments and Matching" (1,024 steps in each of 8 environments, 32
+expert steps in a minibatch) and its networks of 256 × 2. Settings that the paper leaves open are those of the
+`imitation` package (Wang et al., 2020), which it used: the positive reward, two discriminator steps per round, learning
+rate 1e-3, rewards divided by the standard deviation of returns. The preset `sac` follows Kostrikov et al.,
+"Discriminator-Actor-Critic" (2019): off-policy, absorbing states, the logit as the reward, a gradient penalty between
+the two sides (Gulrajani et al., 2017).
+
+The default differs from the preset `paper`, which has the paper's settings, in
+
+    setting                   default     paper
+    discriminator_hidden      (32, 32)    (256, 256)    the default is that of `imitation`
+    absorbing                 True        False         absorbing states are ours
+    truncation_is_terminal    False       True          as in the released runs
+    obs_scaling               scale       none          results do not depend on the units of observations
 
 Deviations: f moves before the policy, on the same steps, as in Ho and Ermon; in `imitation` it moves after the policy.
 `imitation` normalizes observations and rewards by running statistics. Here f gets states standardized by the
-demonstrations and clipped to ± 10, the policy gets raw states, and rewards are divided by the standard deviation of the
-new steps' returns. PPO's networks are the paper's 256 × 256, with tanh. Absorbing states are ours, and truncation is
-not termination; the preset `paper` changes both. SAC also learns from the demonstrated steps, with the rewards of f.
+demonstrations and clipped to ± 10, the policy gets raw or scaled states, and rewards are divided by the standard deviation of the
+new steps' returns. PPO's networks have tanh, as in Stable-Baselines3, whose PPO the paper's runs used; its text says
+ReLU for all algorithms. SAC also learns from the demonstrated steps, with the rewards of f.
 """
 
 from dataclasses import fields
@@ -98,7 +107,12 @@ class GAIL(RewardMatching):
     stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
     every_update: ClassVar[bool] = True
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"absorbing": False, "truncation_is_terminal": True, "obs_scaling": "none"},
+        "paper": {
+            "absorbing": False,
+            "truncation_is_terminal": True,
+            "discriminator_hidden": (256, 256),
+            "obs_scaling": "none",
+        },
         "sac": {
             "player": "sac",
             "reward_form": "logit",

@@ -11,8 +11,17 @@ stay there. SQIL has no guarantee and needs early stopping (section 6.2). Half o
 Reference: Reddy, Dragan and Levine, "SQIL: Imitation Learning via Reinforcement Learning with Sparse Rewards" (2020),
 with the settings of Table 9 of the paper.
 
-Deviations: SAC replaces soft Q-learning for continuous actions, as in the paper. Absorbing states are ours. The preset
-`paper` has none, and follows the released code at the start of each round of 25,000 steps (see `adril`).
+The default differs from the preset `paper`, which has the settings of Table 9 and of the released runs, in
+
+    setting                   default       paper
+    absorbing                 True          False          absorbing states are ours
+    truncation_is_terminal    False         True           this and the others: the released runs, not the text
+    reset_each_round          False         True
+    random_each_round         False         True           100 random exploration steps in each round
+    restart_lr_schedule       False         True
+    rounds × round_steps      400 × 1,250   20 × 25,000
+
+Deviations: SAC replaces soft Q-learning for continuous actions, as in the paper.
 """
 
 from typing import Any, ClassVar

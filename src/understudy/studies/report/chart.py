@@ -32,6 +32,8 @@ class Series:
     """Draw intervals as bars at the points, not as a band."""
     shift: float = 0.0
     """Horizontal offset of its points, so that bars do not overlap."""
+    flat: bool = False
+    """Draw its only sample, which every x has, as a horizontal line over the whole width."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class Chart:
         for one in self.series:
             points = sorted(one.samples.items())
             (first, start), (last, end) = points[0], points[-1]
-            text = f"{one.name}: {number(start.mean)} at {self._name_x(first)}"
-            if len(points) > 1:
+            text = f"{one.name}: {number(start.mean)}{'' if one.flat else f' at {self._name_x(first)}'}"
+            if len(points) > 1 and not one.flat:
                 text += f", {number(end.mean)} at {self._name_x(last)}"
             parts.append(text + ".")
         if self.expert is not None:
@@ -120,7 +122,10 @@ class Chart:
         return " ".join(parts)
 
     def _series(self, index: int, one: Series) -> str:
-        points = sorted(one.samples.items())
+        points, traces = sorted(one.samples.items()), one.traces
+        if one.flat:
+            points = [(x, points[0][1]) for x in self.x]
+            traces = [[(x, trace[0][1]) for x in self.x] for trace in one.traces]
         at = [(x + one.shift, sample) for x, sample in points]
         mean = [(x, sample.mean) for x, sample in at]
         parts = []
@@ -130,16 +135,16 @@ class Chart:
             around = [(x, s.mean - s.standard_error, s.mean + s.standard_error) for x, s in at]
             wide = [(x, *interval(sample)[1:]) for x, sample in at]
             parts += [] if one.published else [self._band("wide", wide), self._band("narrow", around)]
-        traces = "".join(
+        seeds = "".join(
             f'<path class="line" d="{self._path(trace)}"/>'
             if len(trace) > 1
             else f'<path class="dot" d="{self._path(trace)}h0"/>'
-            for trace in ([(x + one.shift, y) for x, y in trace] for trace in one.traces)
+            for trace in ([(x + one.shift, y) for x, y in trace] for trace in traces)
         )
         if len(mean) > 1:
             parts.append(f'<path class="mean" d="{self._path(mean)}"/>')
-        dots = "".join(f"{self._path([point])}h0" for point in mean)
-        parts.append(f'<path class="dot" d="{dots}"/><g class="seeds">{traces}</g>')
+        dots = "" if one.flat else "".join(f"{self._path([point])}h0" for point in mean)
+        parts.append(f'<path class="dot" d="{dots}"/><g class="seeds">{seeds}</g>')
         return f'<g class="series {_colour(one)}" data-series="{index}">{"".join(parts)}</g>'
 
     def _bar(self, x: float, sample: Sample, published: bool) -> str:

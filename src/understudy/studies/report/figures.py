@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import RunError
-from understudy.core.statistics import Sample, interval
+from understudy.core.statistics import Interval, Sample, interval
 from understudy.evaluation import drawing
 from understudy.studies.published import FindPublished, nothing_published
 from understudy.studies.report.learners import X_TITLES, Record, TaskResults, group_by_task, labels
@@ -27,8 +27,8 @@ def draw(
 ) -> list[Path]:
     """Write the figure and return its files: `path` if it ends in .png, .svg or .pdf, else `path`.png and `path`.svg.
 
-    A task shows learning curves with 95% intervals. If it has none, or several numbers of trajectories, it shows the
-    returns of the final policies.
+    A task shows learning curves with 95% intervals; an algorithm without environment steps is a horizontal line. If it
+    has no curves, or several numbers of trajectories, it shows the returns of the final policies.
     """
     tasks = [
         task
@@ -86,11 +86,22 @@ def _draw_curves(axis: Any, task: TaskResults, kind: str, colours: dict[str, str
             drawn.add(name)
             means = [sample.mean for sample in published.values()]
             axis.plot(list(published), means, color=color, linestyle=":", label=f"{name}, published")
-    axis.set(xlabel=X_TITLES[kind], ylabel="return (mean, 95% interval)")
+    for learner in task.learners:
+        level = learner.curve.final_sample
+        if learner.offline and level is not None:
+            draw_level(axis, interval(level), colours[learner.label], _plain(learner.name))
+    axis.set(xlabel=X_TITLES[kind], ylabel="return (mean over seeds, 95% t interval)")
     axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if abs(x) >= 10_000 else f"{x:g}")
     lowest, highest = _y_range(task)
     margin = 0.06 * (highest - lowest) or 1.0
     axis.set_ylim(lowest - margin, highest + margin)
+
+
+def draw_level(axis: Any, level: Interval, color: str, label: str) -> None:
+    """Draw the final policies of a learner without environment steps: a horizontal line with a band."""
+    axis.axhline(level.mean, color=color, label=label, linewidth=1.8)
+    if math.isfinite(level.low):
+        axis.axhspan(level.low, level.high, color=color, alpha=0.18, linewidth=0)
 
 
 def _draw_final_returns(axis: Any, task: TaskResults, colours: dict[str, str]) -> None:
@@ -107,12 +118,15 @@ def _draw_final_returns(axis: Any, task: TaskResults, colours: dict[str, str]) -
             name = f"{_plain(learner.algorithm)}, published"
             drawing.draw_points(axis, dict(learner.published.by_trajectories), colours[label], name, published=True)
     axis.set_xticks(sorted({count for samples in by_label.values() for count in samples}))
-    axis.set(xlabel="demonstrated trajectories", ylabel="return of the final policy (mean ± standard error)")
+    axis.set(
+        xlabel="demonstrated trajectories", ylabel="return of the final policy\n(mean ± standard error over seeds)"
+    )
 
 
 def _y_range(task: TaskResults) -> tuple[float, float]:
     """Range of the y axis: all seeds, published means and the expert. Wide intervals may exceed it."""
     values = [y for learner in task.learners for points in learner.curve.seeds.values() for y in points.values()]
+    values += [y for learner in task.learners if learner.offline for y in learner.curve.final.values()]
     values += [sample.mean for learner in task.learners for sample in learner.published_curve.values()]
     values += [] if task.expert is None else [task.expert]
     return min(values), max(values)

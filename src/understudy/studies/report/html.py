@@ -91,8 +91,10 @@ def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Ch
         figures.append(chart.html(len(charts)))
         charts.append(chart)
     expert = "not known" if task.expert is None else number(task.expert)
-    note = "Means over seeds. Dark bands and thick bars: standard error. Light bands and thin bars: 95% interval "
-    note += "(Student's t). Dotted: published results with standard errors."
+    note = "Means over seeds. Dark bands and thick bars: standard error over seeds. Light bands and thin bars: 95% "
+    note += "interval of the mean (Student's t over seeds). Dotted: published results with standard errors."
+    if any(panel.offline for panel in task.panels()):
+        note += " Horizontal lines: final policies of algorithms that take no environment steps."
     return (
         f"<section class='task'><h2>{escape(task.name)}</h2><p>Return of the expert: {expert}.</p>"
         f"{_clip(task, clips)}{''.join(figures)}{f'<p class=note>{escape(note)}</p>' if figures else ''}"
@@ -103,7 +105,7 @@ def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Ch
 def _curve_charts(task: TaskResults, colours: Mapping[str, int]) -> list[Chart]:
     """Learning curves."""
     charts = []
-    for title, kind, learners in task.panels():
+    for title, kind, learners, offline in task.panels():
         series: list[Series] = []
         published: dict[str, Series] = {}
         for learner in learners:
@@ -115,6 +117,12 @@ def _curve_charts(task: TaskResults, colours: Mapping[str, int]) -> list[Chart]:
                 name = f"{theirs.name}, published ({plural(theirs.trajectories, 'trajectory')})"
                 line = Series(name, colours[learner.label], learner.published_curve, published=True)
                 published[theirs.name] = line
+        xs = sorted({x for one in series for x in one.samples})
+        for learner in offline:
+            level, finals = learner.curve.final_sample, learner.curve.final.values()
+            assert level is not None  # see `panels`
+            seeds = [[(xs[0], value)] for value in finals]
+            series.append(Series(learner.name, colours[learner.label], dict.fromkeys(xs, level), seeds, flat=True))
         heading = f"{task.name}: return during training" + (f", {title}" if title else "")
         charts.append(Chart(heading, X_TITLES[kind], [*series, *published.values()], task.expert))
     return charts
@@ -163,12 +171,16 @@ def _comparisons(task: TaskResults) -> str:
     comparisons = compare(task)
     if not comparisons:
         return ""
-    caption = f"Final policies with 95% bootstrap intervals. {comparisons[0].name} has the highest mean"
+    caption = (
+        f"Final policies. {comparisons[0].name} has the highest mean. [Intervals] are 95%: of a difference of means, "
+    )
+    caption += "Student's t over seeds"
     if any(one.paired for one in comparisons):
-        caption += "; differences are between runs with the same seed"
-    headers = ("algorithm", "interquartile mean", "the best is higher by", "probability that the best returns more")
-    rows = [[escape(one.name), escape(one.iqm), escape(one.difference), escape(one.improvement)] for one in comparisons]
-    return table(caption + ".", headers, rows)
+        caption += ", of pairs with the same seed where both have the same seeds"
+    caption += "; of a probability, a bootstrap over seeds, which is too narrow with few of them."
+    headers = ("algorithm", "mean", "the best is higher by", "probability that the best returns more")
+    rows = [[escape(cell) for cell in one[:4]] for one in comparisons]
+    return table(caption, headers, rows)
 
 
 def _unfinished_section(records: Sequence[Record], quarantined: Sequence[tuple[str, str]]) -> str:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from understudy.core.errors import RunError
 from understudy.core.statistics import Interval, Sample, interval
 from understudy.studies.curves import Curve, learner_name
 from understudy.studies.published import FindPublished, Published, nothing_published
-from understudy.studies.records import FINAL
+from understudy.studies.records import FINAL, position
 from understudy.studies.report.formatting import plural
 
 Record = dict[str, Any]
@@ -25,6 +25,17 @@ Record = dict[str, Any]
 X_TITLES = {"env_steps": "environment steps", "round": "rounds"}
 NO_RESULT = ("missing", "quarantined")
 """Prefixes of the status of a cell without results."""
+
+
+class Panel(NamedTuple):
+    """Learning curves that share their axes."""
+
+    title: str
+    kind: str
+    """A key of `X_TITLES`."""
+    learners: list["LearnerResults"]
+    offline: list["LearnerResults"]
+    """Learners without environment steps: their final policies are horizontal lines."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,14 @@ class LearnerResults:
         kinds = [row["x_kind"] for record in self.records for row in record["evaluations"]]
         return next((kind for kind in kinds if kind in X_TITLES), None)
 
+    @property
+    def offline(self) -> bool:
+        """Whether it learns from demonstrations alone: it has no environment steps and queries no expert."""
+        return self.x_kind is None and all(
+            record["env_steps"] is None and record["queries"] is None and record["config"]["task"]["expert"] is None
+            for record in self.records
+        )
+
     @cached_property
     def curve(self) -> Curve:
         """Mean returns by seed and by x."""
@@ -69,7 +88,7 @@ class LearnerResults:
             seed = record["config"]["seed"]
             for row in record["evaluations"]:
                 if row["x_kind"] == self.x_kind:
-                    seeds.setdefault(seed, {})[row["x"]] = _mean_return(record, row)
+                    seeds.setdefault(seed, {})[position(row)] = _mean_return(record, row)
                 elif row["x_kind"] == FINAL:
                     final[seed] = _mean_return(record, row)
         return Curve(self.algorithm, self.preset, seeds, final, self.settings, self.trajectories, expert=self.expert)
@@ -112,17 +131,20 @@ class TaskResults:
         """Whether an algorithm was trained on different numbers of trajectories."""
         return _label_repeats(self.learners)
 
-    def panels(self) -> list[tuple[str, str, list[LearnerResults]]]:
-        """Learning curves to plot, as (title, x kind, learners). Several trajectory counts have one panel each."""
+    def panels(self) -> list[Panel]:
+        """Learning curves to plot. Several trajectory counts have one panel each."""
         panels = []
+        offline = [learner for learner in self.learners if learner.offline and learner.curve.final]
         for kind in X_TITLES:
             learners = [learner for learner in self.learners if learner.x_kind == kind]
-            if _label_repeats(learners):
+            if _label_repeats(learners) or (learners and _label_repeats(offline)):
                 for count in sorted({learner.trajectories for learner in learners}):
-                    members = [learner for learner in learners if learner.trajectories == count]
-                    panels.append((plural(count, "trajectory"), kind, members))
+                    members, levels = (
+                        [one for one in some if one.trajectories == count] for some in (learners, offline)
+                    )
+                    panels.append(Panel(plural(count, "trajectory"), kind, members, levels))
             elif learners:
-                panels.append(("", kind, learners))
+                panels.append(Panel("", kind, learners, offline))
         return panels
 
 

@@ -2,12 +2,13 @@
 
 import math
 
-from understudy.core.statistics import Sample, interval, p_different
+from understudy.core.statistics import Sample, interval
+from understudy.studies.report.comparisons import compare_means
 from understudy.studies.report.formatting import number
 from understudy.studies.report.learners import LearnerResults, TaskResults
 
 LEVEL = 0.05
-"""Two learners differ significantly if p is below this (Welch's t, two-sided)."""
+"""Two learners differ significantly if p is below this (Student's t, two-sided; see `comparisons`)."""
 
 
 def summarize(task: TaskResults) -> str:
@@ -28,7 +29,7 @@ def summarize(task: TaskResults) -> str:
 def _describe_best(best: LearnerResults, competitors: int) -> str:
     sample, bounds = _score(best), interval(_score(best))
     certainty = (
-        f"95% interval {number(bounds.low)} to {number(bounds.high)} over {sample.size} seeds"
+        f"95% interval of the mean {number(bounds.low)} to {number(bounds.high)}, Student's t over {sample.size} seeds"
         if math.isfinite(bounds.low)
         else "one seed, so no interval"
     )
@@ -52,12 +53,13 @@ def _describe_best(best: LearnerResults, competitors: int) -> str:
 def _describe_second(best: LearnerResults, second: LearnerResults) -> str:
     score = _score(second)
     text = f"{second.name_in_sentence} is second with {number(score.mean)}"
-    p = p_different([_score(best)], [score])  # two-sided, because the data decided which one is the best
+    _, p, paired = compare_means(best, second)  # two-sided, because the data decided which one is the best
+    how = ", paired by seed" if paired else ""
     if not math.isfinite(p):
         return f"{text}; single seeds cannot show whether they differ."
     if p < LEVEL:
-        return f"{text}, a significant difference ({'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})."
-    return f"{text}, not a significant difference (p = {p:.2f})."
+        return f"{text}, a significant difference ({'p < 0.001' if p < 0.001 else f'p = {p:.3f}'}{how})."
+    return f"{text}, not a significant difference (p = {p:.2f}{how})."
 
 
 def _score(learner: LearnerResults) -> Sample:

@@ -10,6 +10,7 @@ import numpy as np
 from understudy.core.statistics import Sample, interval
 from understudy.studies.curves import LAST, LOWEST
 from understudy.studies.published import FindPublished, nothing_published
+from understudy.studies.records import position
 from understudy.studies.report.formatting import bracket, plural, plus_minus
 from understudy.studies.report.learners import (
     NO_RESULT,
@@ -36,8 +37,8 @@ HEADERS = (
     "imitation gap",
 )
 CAPTION = (
-    "Return, mean ± standard error over the seeds that finished, with the 95% interval. "
-    "The imitation gap is the expert's return minus the final policy's."
+    "Return, mean ± standard error over the seeds that finished, and [the 95% interval of that mean] (Student's t over "
+    "the same seeds). The imitation gap is the expert's mean return, which counts as exact, minus the final policy's."
 )
 
 
@@ -110,7 +111,7 @@ def result_rows(records: Sequence[Record]) -> list[list[Any]]:
             rows.append(
                 [
                     *(columns["env"], columns["algorithm"], columns["preset"]),
-                    *(config["seed"], row["x_kind"], row["x"]),
+                    *(config["seed"], row["x_kind"], position(row)),
                     *(round(float(returns.mean()), 3), round(float(returns.std()), 3), columns["trajectories"]),
                     *(columns["demonstrations"], columns["settings"]),
                     *(row.get("steps"), len(returns), row.get("payoff"), display.get("expert_return")),
