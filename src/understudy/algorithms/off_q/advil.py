@@ -23,16 +23,17 @@ Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), s
 
 The default differs from the preset `paper`, which has the settings of Table 11, in
 
-    setting           default    paper
-    policy_lr         3e-4       8e-6
-    batch_size        256        1,024
-    cloning_weight    5          0.2
-    weight_decay      0.1        0
-    squash            True       False    tanh on continuous actions
-    ema_decay         0.999      0        a moving average of the weights is returned
-    ensemble_size     5          1
-    gain              √2         1        of the orthogonal initialisation
-    collapse.jump     8          0        the text recommends watching for a jump; the runs did not stop at one
+    setting           default        paper
+    policy_lr         3e-4           8e-6
+    batch_size        256            1,024
+    cloning_weight    5              0.2
+    weight_decay      0.1            0
+    squash            True           False    tanh on continuous actions
+    ema_decay         0.999          0        a moving average of the weights is returned
+    ensemble_size     5              1
+    gain              √2             1        of the orthogonal initialisation
+    obs_scaling       standardize    paper    standard deviations have a relative floor; the released code adds 1e-3
+    collapse.jump     8              0        the text recommends watching for a jump; the runs did not stop at one
 
 Both train for 50,000 steps, the text's number for HalfCheetah; for Ant it has 100,000 (rounds=200). Settings that the
 text leaves open are those of the released code (256 × 2 ReLU, orthogonal initialisation with gain 1, no tanh on

@@ -29,8 +29,9 @@ state's step to itself once per episode, not several times.
 The paper uses the reference's settings, with 500,000 steps. The default differs from the preset `paper`, which has
 them, in
 
-    setting      default    paper
-    ema_decay    0.999      0        a moving average of the weights is returned
+    setting        default        paper
+    ema_decay      0.999          0        a moving average of the weights is returned
+    obs_scaling    standardize    paper    standard deviations have a relative floor; the released code adds 1e-3
 """
 
 from dataclasses import replace

@@ -52,6 +52,7 @@ The default differs from the preset `paper`, which has the settings of Table 10 
     reset_each_round           False         True
     random_each_round          False         True         100 random exploration steps in each round
     restart_lr_schedule        False         True
+    obs_scaling                scale         none         results do not depend on the units of observations
 
 On Ant the paper draws half of each minibatch from the demonstrations: the preset `paper-balanced`. (In the released
 code the steps of the previous round also have reward 0, and the learning rate of a round's last update is slightly

@@ -19,6 +19,7 @@ The default differs from the preset `paper`, which has the settings of Table 9 a
     reset_each_round          False         True
     random_each_round         False         True           100 random exploration steps in each round
     restart_lr_schedule       False         True
+    obs_scaling               scale         none           results do not depend on the units of observations
     rounds × round_steps      400 × 1,250   20 × 25,000
 
 Deviations: SAC replaces soft Q-learning for continuous actions, as in the paper.
