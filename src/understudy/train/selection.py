@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
-from understudy.collect.rollouts import Episodes
+from understudy.collect.recorder import Episodes
 from understudy.core.types import Continuous, Dataset, MultiDiscrete, Spec, Transition
 from understudy.game.kernels import bandwidth_of
 from understudy.policies.actor import Actor
