@@ -86,10 +86,7 @@ class JaxEpisodes(InProgram):
             actions = jnp.where(by_expert, steps.act, actions)
         if self.values is None:
             return collected._replace(expert_actions=actions)
-        space, try_key = (
-            self.env.spec.action,
-            jax.random.fold_in(key, 2),
-        )  # 0 and 1 are used by the split, 3 for `questions`
+        space, try_key = self.env.spec.action, jax.random.fold_in(key, 2)  # 0 and 1 are used by the split
         uniform_key, value_key = jax.random.split(try_key)
         uniform = jax.random.uniform(uniform_key, (order.shape[0], uniforms_needed(space)))
         tried = tried_actions(space, algorithm.exploring, steps.act, actions, uniform)
