@@ -19,7 +19,8 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.types import ActionValues, Continuous, Dataset, State, Transition
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.experts.expert import Expert
-from understudy.game import Algorithm
+from understudy.game import Algorithm, asking
+from understudy.game.asking import Questions
 
 
 class HostCollector(Collector):
@@ -58,10 +59,11 @@ class HostCollector(Collector):
         algorithm, index = request.algorithm, request.round
         capacity = algorithm.episodes_per_round * self.env.spec.horizon
         policies = request.policies() if index else None
-        states = request.states() if index and algorithm.gated else None
+        choosing = self.expert is not None and asking.chooses(algorithm)
+        states = request.states() if index and (algorithm.gated or choosing) else None
         queries, active = request.queries(), request.active()
         sent: dict[int, Future[Episodes]] = {}
-        if self._pool is not None and policies is not None and states is None:
+        if self._pool is not None and policies is not None and not algorithm.gated:
             for run in np.flatnonzero(active).tolist():  # the workers' episodes, while the expert answers
                 policy, seed = _row(policies, run), self.seeds[run]
                 job = (policy, algorithm.episodes_per_round, _streams(seed, index)[0], False, seed)
@@ -73,14 +75,16 @@ class HostCollector(Collector):
                 continue
             left = self.limit - int(queries[run])
             state = None if states is None else _row(states, run)
-            play = partial(self._episodes, algorithm, _row(policies, run), state, seed, index, left)
+            gate_state = state if algorithm.gated else None
+            play = partial(self._episodes, algorithm, _row(policies, run), gate_state, seed, index, left)
             if run in sent:
                 episodes, random = sent[run].result(), np.random.default_rng(_streams(seed, index)[1])
             elif self._pool is not None:
                 episodes, random = self._pool.stepwise(play, seed)
             else:
                 episodes, random = play(None, 0)
-            runs.append(self._answered(algorithm, episodes, capacity, index, left, random))
+            chosen = _questions(algorithm, state, episodes, capacity, seed, index) if choosing else None
+            runs.append(self._answered(algorithm, episodes, capacity, index, left, random, chosen))
         return jax.tree.map(lambda *parts: np.stack(parts), *runs)
 
     def _episodes(
@@ -124,6 +128,7 @@ class HostCollector(Collector):
         index: int,
         left: int,
         random: np.random.Generator,
+        questions: Questions | None = None,
     ) -> Collected:
         """The episodes of a run, with at most `left` answers of the expert. Answered steps come first."""
         steps = Transition(*(np.asarray(episodes.flat(column)) for column in episodes.steps))
@@ -133,6 +138,8 @@ class HostCollector(Collector):
             order = np.argsort(np.where(query, rank, self.env.spec.horizon), kind="stable")
             steps, by_expert = Transition(*(column[order] for column in steps)), by_expert[order]
             chosen = int(query.sum())
+        if questions is not None:
+            steps, chosen = Transition(*(column[questions.order] for column in steps)), int(questions.count)
         padded = Transition(*(_padded(column, capacity) for column in steps))
         padded = padded._replace(round=np.full(capacity, index, np.int32))
         mean_return = np.float32(episodes.returns.mean())
@@ -168,6 +175,21 @@ class HostCollector(Collector):
         if algorithm.card.values:
             return collected._replace(action_values=ActionValues(act, np.zeros(capacity, np.float32)))
         return collected._replace(expert_actions=act)
+
+
+def _questions(
+    algorithm: Algorithm, state: State, episodes: Episodes, capacity: int, seed: int, index: int
+) -> Questions:
+    """The steps at which to query the expert. The arrays are padded, so that the program is compiled once."""
+    steps = Transition(*(_padded(episodes.flat(np.asarray(column)), capacity) for column in episodes.steps))
+    size = int(episodes.lengths.sum())
+    stream = _streams(seed, index)[2]  # the gate's, and there is none
+    key = jax.random.key(int(stream.generate_state(1)[0]))
+    order, count = jax.device_get(_choose(algorithm, state, steps, np.arange(capacity) < size, key))
+    return Questions(order[:size], count)
+
+
+_choose = jax.jit(asking.questions)
 
 
 def _row(batch: Any, run: Any) -> Any:
