@@ -96,6 +96,7 @@ export class Chart {
   keys(expert) {
     const names = [...this.series.map((one) => [one.name, one.colour]), ...(expert ? [["you", "expert"]] : [])];
     const signature = JSON.stringify(names);
+    this.legend.hidden = names.length === 1;
     if (this.legend.dataset.signature === signature) return;
     this.legend.dataset.signature = signature;
     this.legend.replaceChildren(...names.map(([name, colour]) => make("span", { class: `key ${colour}` }, make("i"), name)));

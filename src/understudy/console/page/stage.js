@@ -241,7 +241,7 @@ export class Stage {
     byId("overlay").hidden = !byId("overlay").textContent;
     byId("who").hidden = !watch || empty;
     say(byId("who"), stage.drive === "person" ? "you drive" : `policy ${stage.policy ?? ""} drives`);
-    byId("screen").dataset.drive = watch && stage.drive === "person" ? "person" : "";
+    byId("screen").dataset.drive = watch && !empty && stage.drive === "person" ? "person" : "";
     if (empty) for (const [id, text_] of [["read-t", "0"], ["read-return", "0"], ["read-fps", "–"]]) say(byId(id), text_);
     byId("read-taken").hidden = !watch;
     say(byId("read-interventions"), number(stage.interventions));
