@@ -85,7 +85,7 @@ def rollout(
     compiled = isinstance(env, Environment) and isinstance(policy, Policy) and gate is None
     check_episodes(env.spec, episodes, env.spec.horizon if compiled else 1)  # a compiled one is padded to the horizon
     if isinstance(env, GymnasiumEnvironment):
-        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
+        seeds = episode_seeds(seed, episodes)
         if env.maker.only_copy and episodes > 1:
             return _one_by_one(env, policy, seeds, deterministic, gate)
         return _in_gymnasium(env, vector or env.vector, policy, seeds, seed, deterministic, gate)
@@ -99,6 +99,11 @@ def rollout(
     check_environment(env.name, seed, "observation", steps.next_obs, alive, 0)
     check_environment(env.name, seed, "reward", rewards, alive, 0)
     return Episodes(steps, rewards, alive.sum(axis=1))
+
+
+def episode_seeds(seed: int, episodes: int) -> list[int]:
+    """The seeds with which `rollout` resets a Gymnasium environment."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
 
 
 class EpisodeBatch(NamedTuple):

@@ -47,6 +47,16 @@ def imitation_gap(expert: Sample, learner: Sample) -> Interval:
     return _interval(expert.mean - learner.mean, [(expert.std, expert.size), (learner.std, learner.size)])
 
 
+def proportion(successes: float, trials: int) -> Interval:
+    """A share of trials with Wilson's 95% confidence interval, which is never empty or outside 0 to 1."""
+    if trials == 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    z, share = 1.959963984540054, successes / trials
+    center = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    reach = z / (1 + z**2 / trials) * (share * (1 - share) / trials + z**2 / (4 * trials**2)) ** 0.5
+    return Interval(share, max(0.0, center - reach), min(1.0, center + reach))
+
+
 def p_less(ours: Sample, theirs: Sample) -> float:
     """The p-value of "ours is below theirs": Welch's t-test, one-sided. NaN if a sample is a single number."""
     if min(ours.size, theirs.size) < 2:
