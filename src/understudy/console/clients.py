@@ -69,10 +69,10 @@ class Client:
             while True:
                 await self._awake.wait()
                 self._awake.clear()
+                while self._newest:  # first: a client that reads `done` knows the state that its message led to
+                    await self.socket.send_text(dumps(self._newest.pop(next(iter(self._newest)))))
                 while self._replies:
                     await self.socket.send_text(dumps(self._replies.popleft()))
-                while self._newest:
-                    await self.socket.send_text(dumps(self._newest.pop(next(iter(self._newest)))))
                 picture = self._picture
                 if picture is not None and self.ready:
                     self._picture = None

@@ -106,10 +106,8 @@ class Clips:
     async def _draw(self, name: str, method: str, *arguments: Any) -> DrawnClip:
         try:
             async with self._lock:
-                worker: Worker | None = self._worker
-                if worker is None:
-                    worker, _ = await asyncio.to_thread(open_stage, self._env, self._step_timeout)
-                    self._worker = worker
+                worker = self._worker or (await asyncio.to_thread(open_stage, self._env, self._step_timeout))[0]
+                self._worker = worker
                 try:
                     clip: Clip = await asyncio.to_thread(worker.call, method, *arguments)
                 except UnderstudyError as error:

@@ -113,12 +113,12 @@ async def _serve(
     import uvicorn
 
     from understudy.console.protocol import LONGEST_MESSAGE
-    from understudy.console.server import application, hosts_of
+    from understudy.console.server import application, own_address
     from understudy.console.session import Session
 
     port = listener.getsockname()[1]
     session = Session(env, store, settings)
-    app = application(session, hosts_of(address.host, port), port)
+    app = application(session, own_address(address.host, port), port)
     config = uvicorn.Config(
         app,
         lifespan="off",

@@ -10,7 +10,6 @@ import numpy as np
 from understudy.collect.worker import Worker
 from understudy.console.attempt import Attempt
 from understudy.console.protocol import (
-    FASTEST,
     JPEG,
     OVER,
     PERSON,
@@ -25,8 +24,11 @@ from understudy.console.store import Store
 from understudy.core.errors import UnderstudyError
 from understudy.envs import Environment, GymnasiumEnvironment, public_name
 
+OTHER = "did not come to the same states again: keep or discard the attempt as it was"
 MOST_SHOWN = 64
 """Numbers of an observation in a message."""
+USUAL = 30.0
+"""The clock's rate at first: an environment may be faster than a person."""
 SYNC_SECONDS = 1.0
 """An attempt's steps are synced to the disk this often. A killed server loses none, a power cut at most these."""
 
@@ -73,7 +75,7 @@ class Live:
     async def open(self) -> None:
         """Start the process, and continue an attempt that a killed server left."""
         await self._open_worker()
-        self.rate = float(min(self.about.fps, FASTEST))
+        self.rate = float(min(self.about.fps, USUAL))
         lines = self.store.attempt.read()
         if lines:
             await self._recover(lines)
@@ -149,7 +151,11 @@ class Live:
             raise Refused("not-now", "the clock runs: pause it first")
         if attempt.over:
             raise Refused("not-now", "the episode is over: keep or discard it")
-        await self._tick(True)
+        try:
+            await self._tick(True)
+        except UnderstudyError as error:
+            await self._fail(error)
+            raise Refused("failed", self.note) from error
 
     def hold(self, seq: int, action: Any) -> None:
         """The action that the person holds from now on."""
@@ -283,8 +289,15 @@ class Live:
         self.note = ""
 
     async def _call(self, method: str, *arguments: Any) -> Any:
+        """Call the process. A new one, after the last was lost, is first brought to where the attempt is."""
         if self._worker is None:
             await self._open_worker()
+            if self.attempt is not None and method not in ("start", "replay"):
+                replayed: Replayed = await self._call("replay", *self._repeat(self.attempt, self.attempt.t))
+                self.attempt.frozen = not replayed.same
+                if self.attempt.frozen:
+                    self.note = f"{self.env.name} {OTHER}"
+                    raise Refused("failed", self.note)
         assert self._worker is not None
         return await asyncio.to_thread(self._worker.call, method, *arguments)
 
@@ -311,13 +324,15 @@ class Live:
 
     async def _replay(self, attempt: Attempt, keep: int) -> bool:
         """Bring the stage to step `keep` of the attempt; False, and the stage as it was, if it cannot be done."""
-        file = None if attempt.policy is None else str(self.store.policy_file(attempt.policy))
-        replayed: Replayed = await self._busy(
-            "replay", attempt.seed, file, attempt.actions[:keep], attempt.observations[:keep]
-        )
+        replayed: Replayed = await self._busy("replay", *self._repeat(attempt, keep))
         if replayed.same:
             attempt.moments[:] = replayed.moments
         return replayed.same
+
+    def _repeat(self, attempt: Attempt, keep: int) -> tuple[Any, ...]:
+        """The arguments of `StageService.replay`."""
+        file = None if attempt.policy is None else str(self.store.policy_file(attempt.policy))
+        return attempt.seed, file, attempt.actions[:keep], attempt.observations[:keep]
 
     async def _recover(self, lines: list[dict[str, Any]]) -> None:
         """Continue the attempt of a killed server. If the environment has other states now, it can only be kept."""
@@ -325,6 +340,6 @@ class Live:
         self.attempt, self.drive = attempt, "person" if attempt.mode == "demonstrate" else "policy"
         attempt.frozen = not await self._replay(attempt, attempt.t)
         if attempt.frozen:
-            self.note = f"{self.env.name} did not come to the same states again: keep or discard the attempt as it was"
+            self.note = f"{self.env.name} {OTHER}"
         else:
             self._publish(attempt.moments[-1])

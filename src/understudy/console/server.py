@@ -2,10 +2,11 @@
 
 import asyncio
 import hmac
+import ipaddress
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
@@ -20,6 +21,7 @@ from understudy.console.session import MOST_ERRORS, Session
 
 PAGE = Path(__file__).parent / "page"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+LOCAL, EVERYWHERE = ("127.0.0.1", "localhost", "::1"), ("0.0.0.0", "::")
 MOST_CLIENTS, MOST_TASKS = 20, 200
 """Connections, and messages of one of them that are being worked on."""
 HEADERS = {
@@ -40,8 +42,8 @@ FOREVER = "private, max-age=31536000, immutable"
 class Guard:
     """Lets a request through only with the right Host, Origin and token."""
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str, cookie: str):
-        self.app, self.hosts, self.token, self.cookie = app, hosts, token, cookie
+    def __init__(self, app: ASGIApp, own: Callable[[str], bool], token: str, cookie: str):
+        self.app, self.own, self.token, self.cookie = app, own, token, cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -59,18 +61,14 @@ class Guard:
 
     def _refusal(self, connection: HTTPConnection) -> str | None:
         headers = connection.headers
-        if headers.get("host", "").lower() not in self.hosts or len(headers.getlist("host")) != 1:
+        if len(headers.getlist("host")) != 1 or not self.own(headers["host"].lower()):
             return "wrong Host: open the printed address"
         origin = headers.get("origin")
-        if origin is not None and not self._own(origin):
+        if origin is not None and not (origin.startswith("http://") and self.own(origin[7:].lower())):
             return "wrong Origin: open the printed address"
         if not any(_same(self.token, given) for given in self._tokens(connection)):
             return "wrong token: open the printed address, with its token"
         return None
-
-    def _own(self, origin: str) -> bool:
-        parts = urlsplit(origin)
-        return parts.scheme == "http" and parts.netloc.lower() in self.hosts and not parts.path
 
     def _tokens(self, connection: HTTPConnection) -> list[str]:
         found = [
@@ -103,15 +101,33 @@ class WithHeaders:
         await self.app(scope, receive, with_headers)
 
 
-def hosts_of(host: str, port: int) -> frozenset[str]:
-    """The values of Host that are the server's own. `localhost` is another name of 127.0.0.1."""
-    names = {host, "127.0.0.1", "localhost"} if host in ("127.0.0.1", "localhost", "0.0.0.0") else {host}
-    if host == "::1":
-        names = {"[::1]", "localhost"}
-    return frozenset(f"{f'[{name}]' if ':' in name and name[0] != '[' else name}:{port}".lower() for name in names)
+def own_address(host: str, port: int) -> Callable[[str], bool]:
+    """Whether a value of Host is the server's own. `localhost` is another name of 127.0.0.1 and ::1.
+
+    A server that listens on all addresses takes any number as an address, but no name: a page of a stranger can be
+    reached under a name that leads here, never under our number.
+    """
+    names = {host.lower()} | ({"127.0.0.1", "::1", "localhost"} if host in LOCAL else set())
+
+    def own(given: str) -> bool:
+        name, _, number = given.rpartition(":")
+        name = name.removeprefix("[").removesuffix("]")
+        if number != str(port):
+            return False
+        return name in names or (host in EVERYWHERE and (name == "localhost" or _is_number(name)))
+
+    return own
 
 
-def application(session: Session, hosts: frozenset[str], port: int) -> ASGIApp:
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def application(session: Session, own: Callable[[str], bool], port: int) -> ASGIApp:
     """The ASGI application of a session."""
     cookie = f"understudy-{port}"
 
@@ -145,7 +161,7 @@ def application(session: Session, hosts: frozenset[str], port: int) -> ASGIApp:
     routes = [Route(path, page, methods=["GET"]) for path in files]
     routes.append(Route("/frames/{clip}/{number:int}", picture, methods=["GET"]))
     app = Starlette(routes=[*routes, WebSocketRoute("/socket", socket)])
-    return WithHeaders(Guard(app, hosts, session.store.token, cookie))
+    return WithHeaders(Guard(app, own, session.store.token, cookie))
 
 
 async def serve_client(session: Session, websocket: WebSocket) -> None:

@@ -18,6 +18,7 @@ from understudy.console.settings import Settings
 from understudy.console.store import Store
 from understudy.console.training import Training
 from understudy.core.errors import UnderstudyError
+from understudy.core.notices import notice
 from understudy.core.text import quoted
 from understudy.core.types import Continuous, Discrete
 from understudy.core.version import __version__
@@ -30,8 +31,8 @@ ANYONE = ("seen", "clip", "take-control")
 """Messages of clients that watch."""
 AT_ONCE = ("seen", "act")
 """Messages that wait for nothing and are not answered."""
-BESIDE = ("clip",)
-"""Messages that take long and change nothing: others do not wait for them."""
+BESIDE = ("clip", "save", "end")
+"""Messages that take long: others do not wait for them."""
 MOST_ERRORS = 100
 
 
@@ -103,7 +104,7 @@ class Session:
 
     def joined(self, client: Client) -> None:
         """Tell a new client everything."""
-        client.reply(self.welcome(client.role))
+        client.tell("welcome", self.welcome(client.role))
         client.tell("state", self.state())
         client.tell("curves", self.training.curves())
         questions, pair = self.questions.message(), self.comparing.message()
@@ -197,6 +198,9 @@ class Session:
             client.reply({"type": "error", "ref": ref, "code": "failed", "message": words})
             return
         client.errors = 0
+        if self._dirty.is_set() and message.type not in AT_ONCE:
+            self._dirty.clear()
+            self.clients.tell("state", self.state())
         if ref is not None and message.type not in AT_ONCE:
             client.reply({"type": "done", "ref": ref})
 
@@ -225,7 +229,10 @@ class Session:
     async def _on_end(self, client: Client, fields: dict[str, Any]) -> None:
         await self.live.pause()
         if self.training.can_save:
-            await self.training.save()
+            try:
+                await self.training.save()
+            except Refused as refused:
+                notice(f"the run was not saved: {refused}")
         self.ended.by_person = True
         self.over.set()
 

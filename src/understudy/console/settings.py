@@ -36,6 +36,8 @@ class Settings:
         check_choice_of_states(self.choose)
         if self.algorithm is None:
             return
+        if not isinstance(self.algorithm, Algorithm):
+            raise SettingError(f"algorithm is {self.algorithm!r}: give a value such as understudy.dagger()")
         if self.algorithm.card.values:
             title = self.algorithm.card.title
             raise NeedsError(f"{title} asks for action values, which a person cannot give: use dagger or daequil")

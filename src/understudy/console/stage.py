@@ -5,6 +5,7 @@ from the start; `Replayed.same` says whether the environment came to the same st
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -277,7 +278,8 @@ def open_stage(env: Environment | GymnasiumEnvironment, step_timeout: float) -> 
         raise SpecError(f"{env.name} cannot be sent to another process ({reason}): put it in a module, module:function")
     given = os.environ.get(OPENGL)
     notes: list[str] = []
-    for backend in [given] if given else BACKENDS:
+    with_mujoco = "mujoco" in sys.modules  # this process has made the environment before, to see its spaces
+    for backend in [given] if given else BACKENDS if with_mujoco else BACKENDS[:1]:
         worker, about = _opened(env, step_timeout, backend, True, notes)
         if worker is not None and about is not None:
             if about.picture != "numbers" or not about.note or isinstance(env, Environment):

@@ -142,6 +142,9 @@ class Training:
         if not self._records:
             raise Refused("not-now", "there is no policy yet: train first")
         if self._settings.asks:
+            if self._status == "saving":
+                await self._finished.wait()
+                return
             self._finished.clear()
             if self._status == "waiting":
                 self._set("saving")
@@ -151,8 +154,8 @@ class Training:
                 plan = Plan(self._env, self._settings, str(self._store.path), self._rounds, self._done, finish=True)
                 await self._start(plan, "saving")
             await self._finished.wait()
-            if self._status == "failed":
-                raise Refused("failed", self._message)
+            if not self._saved_newest:
+                raise Refused("failed", self._message or "training was stopped before it was saved")
         elif not self._saved_newest:
             raise Refused("not-now", f"training is {self._status}: the run is saved when it ends")
         self._changed()
