@@ -15,7 +15,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import understudy as us
-from support.console import Page, running
+from support.console_client import Page, running
 
 
 @pytest.fixture(scope="module")
