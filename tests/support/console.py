@@ -1,179 +1,213 @@
-"""A scripted person for the console: a client of its WebSocket, and consoles in a thread or in a process."""
+"""A console in a process of its own, and a scripted person in a browser who sees and uses only the page."""
 
 import json
+import os
 import re
+import select
+import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from support.browser import Browser, Page
 
-from understudy.console.launch import console
-from understudy.console.protocol import HEADER
+STARTED = 60.0
+TRAINED = 240.0
+CHUNK = 50
+"""Steps that a person drives in one call."""
+ADDRESS = re.compile(rb"http://\S+\?token=[0-9a-f]+")
 
-SECONDS = 240.0
+CARTPOLE = "([x, v, angle, speed]) => angle + 0.5 * speed + 0.05 * x + 0.1 * v > 0 ? 1 : 0"
+PENDULUM = """([cos, sin, speed]) => {
+  const angle = Math.atan2(sin, cos), energy = speed ** 2 / 6 + 5 * (cos - 1);
+  const clip = (torque) => Math.min(2, Math.max(-2, torque));
+  const near = 1 / (1 + Math.exp(20 * (Math.abs(angle) - 0.7)));
+  return near * clip(-8 * angle - 2 * speed) + (1 - near) * clip(-2 * energy * Math.tanh(speed / 2));
+}"""
+"""Rules that a person follows: from the numbers on the page to the action."""
+
+PERSON = """
+window.person = (() => {
+  const byId = (id) => document.getElementById(id);
+  const numbers = (id) => [...byId(id).rows].filter((row) => row.cells[0].textContent.startsWith("observation"))
+    .map((row) => Number(row.cells[1].textContent.replaceAll(",", "")));
+  const shown = () => byId("details-body").rows[0]?.cells[1].textContent;
+  const until = async (test) => {
+    while (!test()) await new Promise((resolve) => setTimeout(resolve, 2));
+  };
+  const choose = (pad, action) => {
+    const slider = pad.querySelector("input");
+    if (slider) {
+      slider.value = action;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    } else pad.querySelectorAll("button")[action].dispatchEvent(new Event("pointerdown", { bubbles: true }));
+  };
+  /* Step by step, until the episode is over or has `most` steps. */
+  const drive = async (rule, most) => {
+    byId("details").open = true;
+    for (let t = Number(byId("read-t").textContent); t < most && !byId("step").disabled; t += 1) {
+      choose(byId("pad"), rule(numbers("details-body")));
+      byId("step").click();
+      await until(() => byId("step").getAttribute("aria-busy") === "false");
+      await until(() => byId("read-t").textContent === String(t + 1) && shown() === String(t + 1));
+    }
+    return Number(byId("read-t").textContent);
+  };
+  const answer = async (rule) => {
+    let answered = 0;
+    const pending = () => Number(byId("count-pending").textContent);
+    while (pending() > 0 && byId("answer-hint").textContent.includes("What would you do")) {
+      const left = pending();
+      choose(byId("answer-pad"), rule(numbers("question-numbers")));
+      if (!byId("answer").hidden) byId("answer").click();
+      await until(() => pending() !== left);
+      answered += 1;
+    }
+    return answered;
+  };
+  return { drive, answer };
+})()
+"""
 
 
-class Page:
-    """One connection. It acknowledges pictures, and keeps the newest message of each type."""
+class Console:
+    """`understudy console` in a process of its own, used in a `with` block."""
 
-    def __init__(self, url: str, **options: Any):
-        self.port, self.token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/\?token=(\w+)", url).groups()
-        address = f"ws://127.0.0.1:{self.port}/socket?token={self.token}"
-        self._stack = ExitStack()
-        self.socket = self._stack.enter_context(connect(address, max_size=None, **options))
-        self.newest: dict[str, Any] = {}
-        self.replies: dict[int | None, Any] = {}
-        self.errors: list[dict[str, Any]] = []
-        self.pictures: list[tuple[tuple[Any, ...], bytes]] = []
-        self.acknowledge = True
-        self._count = 0
-        self.until(lambda page: "state" in page.newest)
+    def __init__(self, out: Path, *arguments: str, variables: dict[str, str] | None = None):
+        self.out, self._arguments, self.port = out, arguments, 0
+        self._variables = {**os.environ, **(variables or {})}
+        self.start()
 
-    def __enter__(self) -> "Page":
+    def start(self) -> None:
+        command = [sys.executable, "-m", "understudy", "console", "--out", str(self.out), "--no-browser"]
+        command += ["--port", str(self.port), *self._arguments]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self._variables, start_new_session=True
+        )
+        text, until = b"", time.monotonic() + STARTED
+        assert self.process.stdout is not None
+        while (found := ADDRESS.search(text)) is None or b"\n" not in text[found.end() :]:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, until - time.monotonic()))
+            chunk = os.read(self.process.stdout.fileno(), 4096) if ready else b""
+            if not chunk:
+                self.kill()
+                raise AssertionError(f"the console did not start: {text.decode()}")
+            text += chunk
+        self.address = found[0].decode()
+        self.port = int(self.address.split(":")[2].split("/")[0])
+
+    def kill(self) -> None:
+        """kill -9, of the server and its helpers."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def __enter__(self) -> "Console":
         return self
 
-    def __exit__(self, *details: object) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STARTED)
+            except subprocess.TimeoutExpired:
+                self.kill()
 
-    def close(self) -> None:
-        """Leave, as a page that is closed or reloaded."""
-        self._stack.close()
+
+class Person:
+    """Someone in front of the page."""
+
+    def __init__(self, browser: Browser, console: Console, rule: str, **look: Any):
+        self.page: Page = browser.page(console.address, **look)
+        self.rule = rule
+        self.ready()
+
+    def ready(self, word: str = "You have control") -> None:
+        """Wait until the page is connected."""
+        self.page.until(f"document.getElementById('connection').textContent === {json.dumps(word)}", STARTED)
+        self.page.until("!document.querySelector('main > section:not([hidden])').hidden")
+        self.page.run(PERSON + ";0")
+
+    def text(self, id_: str) -> str:
+        return self.page.run(f"document.getElementById({json.dumps(id_)}).textContent")
+
+    def number(self, id_: str) -> float:
+        return float(self.text(id_).replace(",", ""))
+
+    def says(self, id_: str, start: str, seconds: float = 30.0) -> None:
+        """Wait until a text of the page starts so."""
+        self.page.until(f"document.getElementById({json.dumps(id_)}).textContent.startsWith({json.dumps(start)})", seconds)
+
+    def click(self, id_: str) -> None:
+        """Click a button once it can be clicked."""
+        self.page.until(f"!document.getElementById({json.dumps(id_)}).disabled")
+        self.page.click(f"#{id_}")
+
+    def mode(self, name: str) -> None:
+        self.page.until(f"!document.querySelector('[data-mode={name}]').disabled")
+        self.page.click(f"[data-mode={name}]")
+        self.page.until(f"document.querySelector('[data-mode={name}]').getAttribute('aria-current') === 'page'")
+
+    def start(self, step_by_step: bool = True) -> None:
+        """Start an attempt. It is paused at its first state."""
+        if self.page.run("document.getElementById('stepping').checked") != step_by_step:
+            self.click("stepping")
+            self.page.until(f"document.getElementById('stepping').checked === {json.dumps(step_by_step)}")
+        self.says("go", "Start")
+        self.page.run("document.getElementById('details').open = true")
+        self.click("go")
+        self.says("stage-status", "Step by step" if step_by_step else "Paused")
+        self.page.until("document.querySelector('#details-body td')?.textContent === '0'")
+
+    def drive(self, steps: int = 10_000) -> int:
+        """Drive step by step. Returns the steps of the attempt."""
+        t = self.number("read-t")
+        while t < steps and not self.page.run("document.getElementById('step').disabled"):
+            t = self.page.run(f"person.drive({self.rule}, {min(steps, t + CHUNK)})")
+        return int(t)
+
+    def keep(self) -> None:
+        before = self.kept
+        self.click("keep")
+        self.says("episode-counts", f"{before + 1} episode")
+        self.says("go", "Start")
 
     @property
-    def state(self) -> dict[str, Any]:
-        return self.newest["state"]
+    def kept(self) -> int:
+        return int(self.text("episode-counts").split()[0])
 
-    def read(self, seconds: float = SECONDS) -> None:
-        """Receive one message."""
-        message = self.socket.recv(timeout=seconds)
-        if isinstance(message, bytes):
-            header = HEADER.unpack(message[: HEADER.size])
-            self.pictures.append((header, message[HEADER.size :]))
-            if self.acknowledge:
-                self.send(type="seen", frame=header[3])
-            return
-        value = json.loads(message)
-        if value["type"] in ("done", "error"):
-            self.replies[value["ref"]] = value
-            if value["type"] == "error":
-                self.errors.append(value)
-        else:
-            self.newest[value["type"]] = value
+    def demonstrate(self, episodes: int) -> Sequence[int]:
+        """Drive and keep episodes; their lengths."""
+        lengths = []
+        for _ in range(episodes):
+            self.start()
+            lengths.append(self.drive())
+            self.keep()
+        return lengths
 
-    def send(self, **message: Any) -> None:
-        self.socket.send(json.dumps(message))
+    def train(self) -> None:
+        """Do a round, and answer what it asks."""
+        self.mode("progress")
+        before = len(self.policies)
+        self.click("train")
+        rows = "document.getElementById('policies').rows.length"
+        asks = "document.getElementById('training-status').textContent.includes(' asks')"
+        trained = f"({rows} > {before + 1} && document.getElementById('training-status').textContent.includes(' is done'))"
+        failed = "document.getElementById('training-status').textContent.startsWith('Training failed')"
+        self.page.until(f"{trained} || {asks} || {failed}", TRAINED)
+        if self.page.run(asks):
+            self.mode("answer")
+            self.page.until("document.getElementById('question-list').children.length > 0")
+            self.page.run(f"person.answer({self.rule})")
+            self.mode("progress")
+            self.page.until(f"{trained} || {failed}", TRAINED)
+        assert not self.page.run(failed), self.text("training-status")
 
-    def reply(self, **message: Any) -> dict[str, Any]:
-        """The answer to a message."""
-        self._count += 1
-        self.send(**message, id=self._count)
-        self.until(lambda page: self._count in page.replies)
-        return self.replies[self._count]
-
-    def ask(self, **message: Any) -> None:
-        """Send a message that must be accepted."""
-        answer = self.reply(**message)
-        assert answer["type"] == "done", answer
-
-    def refusal(self, **message: Any) -> str:
-        """The code of a message that must be refused."""
-        answer = self.reply(**message)
-        assert answer["type"] == "error", answer
-        return answer["code"]
-
-    def until(self, test: Callable[["Page"], bool], seconds: float = SECONDS) -> None:
-        """Receive until something is true."""
-        end = time.monotonic() + seconds
-        while not test(self):
-            left = end - time.monotonic()
-            assert left > 0, self.newest.get("state")
-            self.read(left)
-
-    def closing(self) -> int:
-        """Receive until the server closes the connection; the code."""
-        try:
-            while True:
-                self.read(30.0)
-        except ConnectionClosed:
-            return self.socket.close_code or 0
-
-    def drive(self, act: Callable[[np.ndarray], Any], most: int = 10_000, **start: Any) -> int:
-        """Start an attempt and drive it step by step to its end, or for `most` steps; the number of steps."""
-        self.newest.pop("step", None)
-        self.ask(type="start", **start)
-        self.until(lambda page: page.newest.get("step", {}).get("t") == 0)
-        for t in range(most):
-            observation = np.array(self.newest["step"]["observation"], np.float32)
-            self.send(type="act", seq=t + 1, action=act(observation))
-            self.ask(type="step")
-            self.until(lambda page, t=t: page.newest["step"]["t"] == t + 1)
-            if self.pictures[-1][0][2] & 4:
-                return t + 1
-        return most
-
-    def trained(self, status: str = "waiting") -> None:
-        """Wait until training has this status."""
-        self.until(lambda page: page.state["training"]["status"] in (status, "failed"))
-        assert self.state["training"]["status"] == status, self.state["training"]
-
-
-@contextmanager
-def running(*arguments: Any, **options: Any) -> Iterator[str]:
-    """A console in a thread of this process; the address of its page. It is ended by the caller's client, or here."""
-    found: list[str] = []
-    results: list[Any] = []
-    opened = threading.Event()
-
-    def ready(url: str) -> None:
-        found.append(url)
-        opened.set()
-
-    def target() -> None:
-        try:
-            results.append(console(*arguments, port=0, browser=False, ready=ready, **options))
-        except BaseException as error:  # noqa: BLE001 (raised by the test's thread)
-            results.append(error)
-        finally:
-            opened.set()
-
-    thread = threading.Thread(target=target)
-    thread.start()
-    assert opened.wait(SECONDS)
-    if not found:
-        thread.join()
-        raise results[0]
-    try:
-        yield found[0]
-    finally:
-        if thread.is_alive():
-            with Page(found[0]) as page:
-                page.reply(type="take-control")
-                page.send(type="end")
-                page.closing()
-        thread.join(SECONDS)
-        assert not thread.is_alive()
-        if isinstance(results[0], BaseException):
-            raise results[0]
-
-
-@contextmanager
-def process(out: Path, *words: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """A console in a process of its own, which a test may kill."""
-    command = [sys.executable, "-m", "understudy", "console", "--out", str(out), "--port", "0", "--no-browser", *words]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert started.stdout is not None
-        line = started.stdout.readline()
-        yield re.search(r"http\S+", line)[0], started
-    finally:
-        started.kill()
-        started.wait()
-        started.stdout.close()
+    @property
+    def policies(self) -> list[dict[str, Any]]:
+        """Number and mean return of every policy in the table of the progress, the oldest first."""
+        rows = self.page.run("[...document.querySelectorAll('#policies tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
+        found = [{"id": int(row[0].split()[1]), "return": float(row[2].split(" (")[0].replace(",", ""))} for row in rows]
+        return sorted(found, key=lambda one: one["id"])

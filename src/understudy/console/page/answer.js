@@ -1,7 +1,7 @@
 /* Answer: states of the policy's episodes come up, the person says what to do there. */
 
 import { Player } from "/clips.js";
-import { byId, make, number, say } from "/dom.js";
+import { byId, fillPairs, make, number, say } from "/dom.js";
 import { Pad, actionText } from "/pad.js";
 
 const LEAD = 1.5;
@@ -185,6 +185,8 @@ export class Answer {
     say(byId("question-title"), `Question ${at + 1} of ${all.length}, ${state}`);
     say(byId("question-reason"), [`Step ${question.t} of ${episode.steps}, episode ${question.episode + 1} (return ${number(episode.return)}).`,
       question.reason ? `Why: ${question.reason}.` : "", `The policy did ${actionText(spec, question.learner)}.`].filter(Boolean).join(" "));
+    const { names } = this.app.welcome.env.observation;
+    fillPairs(byId("question-numbers"), question.observation.map((value, i) => [`observation ${names[i] ?? i}`, number(value)]));
     const marks = all.filter((one) => one.episode === question.episode)
       .map((one) => ({ at: one.t, status: one.status, current: one === question }));
     this.player.mark(marks);

@@ -52,6 +52,12 @@ export function fillTable(table, head, rows) {
   );
 }
 
+/** Fill the body of a table with pairs of a name and a text. */
+export function fillPairs(body, pairs) {
+  body.replaceChildren(...pairs.map(([name, text]) =>
+    make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { textContent: text }))));
+}
+
 /** Ask a question in a dialog; true if the person says yes. */
 export function confirm(text) {
   const dialog = byId("confirm");

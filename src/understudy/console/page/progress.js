@@ -6,13 +6,12 @@ import { byId, confirm, fillTable, label, make, number, percent, say } from "/do
 
 const WORKING = ["starting", "training", "asking", "saving"];
 const COLOURS = ["c0", "c1", "c2", "c3", "c4", "c5"];
-const MOST_METRICS = 4;
 
 export class Progress {
   constructor(app) {
     this.app = app;
     this.player = new Player(byId("newest-player"), "the newest policy's episode");
-    this.charts = { return: new Chart("Return", "policy"), training: new Chart("Training", "update"), payoff: new Chart("Held-out payoff", "policy"),
+    this.charts = { return: new Chart("Return", "policy"), training: new Chart("Training loss", "update"), payoff: new Chart("Held-out payoff", "policy"),
       interventions: new Chart("Share of steps by you, %", "policy"), answers: new Chart("Answers spent", "policy") };
     byId("charts").append(...Object.values(this.charts).map((chart) => chart.node));
     byId("train").addEventListener("click", () => app.ask("train"));
@@ -90,8 +89,8 @@ export class Progress {
     if (!newest) {
       this.player.load(null, 0, 1);
       this.player.say("no policy yet");
-    } else if (this.asked !== `policy-${newest.id}` && !this.app.lost) {
-      this.asked = `policy-${newest.id}`;
+    } else if (this.asked !== newest.clip && !this.app.lost) {
+      this.asked = newest.clip;
       this.player.load(null, 0, 1);
       this.player.say("one moment");
       this.app.ask("clip", { clip: this.asked }).then((done) => done || this.player.say("no clip"));
@@ -107,7 +106,7 @@ export class Progress {
     this.charts.interventions.draw({ series: [{ name: "you", colour: "c2", points: line("interventions", 100) }], floor: 0 });
     const spent = line("answers");
     this.charts.answers.draw({ series: [{ name: "answers", colour: "c4", points: spent.some((one) => one.y) ? spent : [] }], floor: 0 });
-    const names = [...new Set(steps.flatMap((one) => Object.keys(one.metrics)))].slice(0, MOST_METRICS);
+    const names = [...new Set(steps.flatMap((one) => Object.keys(one.metrics)))].filter((name) => name.endsWith("loss")).slice(0, COLOURS.length);
     this.charts.training.draw({ series: names.map((name, i) => ({ name, colour: COLOURS[i], points: steps.map((one, x) => ({ x: x + 1, y: one.metrics[name] }))
       .filter((point) => Number.isFinite(point.y)) })) });
   }

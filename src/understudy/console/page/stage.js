@@ -1,6 +1,6 @@
 /* Demonstrate, watch and take over: the live environment, its clock, and the attempt. */
 
-import { byId, label, make, number, plural, fillTable, say } from "/dom.js";
+import { byId, fillPairs, fillTable, label, make, number, plural, say } from "/dom.js";
 import { Input, feedGamepad, pollGamepads } from "/input.js";
 import { MappingEditor } from "/mapping.js";
 import { Pad, actionText } from "/pad.js";
@@ -99,6 +99,8 @@ export class Stage {
       this.app.post("seen", { frame: picture.frame });
       say(byId("read-t"), number(picture.t));
       say(byId("read-return"), number(picture.total));
+      byId("step").setAttribute("aria-busy", "false");
+      if (picture.over) byId("step").disabled = true; // the state that says so comes a little later
     }, () => this.app.post("seen", { frame: picture.frame }));
   }
 
@@ -106,11 +108,9 @@ export class Stage {
     say(byId("read-fps"), step.fps ? step.fps.toFixed(0) : "–");
     if (!byId("details").open) return;
     const { observation, action } = this.app.welcome.env;
-    const rows = [["reward", number(step.reward)], ["action taken", actionText(action, step.action)],
+    fillPairs(byId("details-body"), [["step", number(step.t)], ["reward", number(step.reward)], ["action taken", actionText(action, step.action)],
       ["policy's action", actionText(action, step.policy_action)], ["your action", actionText(action, step.person_action)],
-      ...step.observation.map((value, i) => [`observation ${observation.names[i] ?? i}`, number(value)])];
-    byId("details-body").replaceChildren(...rows.map(([name, text]) =>
-      make("tr", {}, make("th", { scope: "row", textContent: name }), make("td", { textContent: text }))));
+      ...step.observation.map((value, i) => [`observation ${observation.names[i] ?? i}`, number(value)])]);
   }
 
   buttons() {
@@ -119,7 +119,7 @@ export class Stage {
       if (event.detail > 0) this.canvas.focus({ preventScroll: true }); // after a mouse click the keys drive
     });
     on("go", () => this.go());
-    on("step", () => this.app.ask("step"));
+    on("step", () => this.oneStep());
     on("take", () => this.take());
     on("undo", () => this.undo());
     on("keep", () => this.finish("keep"));
@@ -138,6 +138,13 @@ export class Stage {
       this.app.ask("start", { policy });
     } else if (status === "live") this.clock({ running: false });
     else if (status === "paused") this.clock(stepping ? { running: true, stepping: false } : { running: true });
+  }
+
+  /** One step; a click while one is being taken changes nothing. */
+  async oneStep() {
+    if (byId("step").getAttribute("aria-busy") === "true") return;
+    byId("step").setAttribute("aria-busy", "true");
+    if (!await this.app.ask("step")) byId("step").setAttribute("aria-busy", "false");
   }
 
   clock(fields) {
