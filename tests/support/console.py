@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,9 @@ class Person:
 
     def says(self, id_: str, start: str, seconds: float = 30.0) -> None:
         """Wait until a text of the page starts so."""
-        self.page.until(f"document.getElementById({json.dumps(id_)}).textContent.startsWith({json.dumps(start)})", seconds)
+        self.page.until(
+            f"document.getElementById({json.dumps(id_)}).textContent.startsWith({json.dumps(start)})", seconds
+        )
 
     def click(self, id_: str) -> None:
         """Click a button once it can be clicked."""
@@ -178,12 +179,12 @@ class Person:
     def kept(self) -> int:
         return int(self.text("episode-counts").split()[0])
 
-    def demonstrate(self, episodes: int) -> Sequence[int]:
-        """Drive and keep episodes; their lengths."""
+    def demonstrate(self, episodes: int, steps: int) -> list[int]:
+        """Drive and keep episodes of at most this many steps; their lengths."""
         lengths = []
         for _ in range(episodes):
             self.start()
-            lengths.append(self.drive())
+            lengths.append(self.drive(steps))
             self.keep()
         return lengths
 
@@ -194,7 +195,9 @@ class Person:
         self.click("train")
         rows = "document.getElementById('policies').rows.length"
         asks = "document.getElementById('training-status').textContent.includes(' asks')"
-        trained = f"({rows} > {before + 1} && document.getElementById('training-status').textContent.includes(' is done'))"
+        trained = (
+            f"({rows} > {before + 1} && document.getElementById('training-status').textContent.includes(' is done'))"
+        )
         failed = "document.getElementById('training-status').textContent.startsWith('Training failed')"
         self.page.until(f"{trained} || {asks} || {failed}", TRAINED)
         if self.page.run(asks):
@@ -208,6 +211,10 @@ class Person:
     @property
     def policies(self) -> list[dict[str, Any]]:
         """Number and mean return of every policy in the table of the progress, the oldest first."""
-        rows = self.page.run("[...document.querySelectorAll('#policies tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
-        found = [{"id": int(row[0].split()[1]), "return": float(row[2].split(" (")[0].replace(",", ""))} for row in rows]
+        rows = self.page.run(
+            "[...document.querySelectorAll('#policies tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        )
+        found = [
+            {"id": int(row[0].split()[1]), "return": float(row[2].split(" (")[0].replace(",", ""))} for row in rows
+        ]
         return sorted(found, key=lambda one: one["id"])
