@@ -38,6 +38,7 @@ export class Input {
     this.count += 1;
     this.held.set(input, this.count);
     if (this.bound(input)) this.used(input);
+    for (const binding of this.mapping.bindings) if (binding.input === input) this.fixed.delete(binding.index);
     this.update();
   }
 
@@ -52,7 +53,7 @@ export class Input {
     this.update();
   }
 
-  /** Set a dimension from the screen; it wins over everything else until `free`. */
+  /** Set a dimension from the screen; it stays until `free`, or until a key for this dimension is pressed. */
   fix(index, value) {
     this.fixed.set(index, value);
     this.used("screen");

@@ -135,6 +135,7 @@ export class Stage {
     const { status, stepping } = this.stage;
     if (status === "idle" || status === "failed") {
       const policy = this.app.mode === "watch" ? Number(byId("policy").value) || null : null;
+      this.releaseAll();
       this.app.ask("start", { policy });
     } else if (status === "live") this.clock({ running: false });
     else if (status === "paused") this.clock(stepping ? { running: true, stepping: false } : { running: true });
