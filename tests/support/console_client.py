@@ -144,7 +144,7 @@ def running(*arguments: Any, **options: Any) -> Iterator[str]:
         finally:
             opened.set()
 
-    thread = threading.Thread(target=target)
+    thread = threading.Thread(target=target, daemon=True)
     thread.start()
     assert opened.wait(SECONDS)
     if not found:

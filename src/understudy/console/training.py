@@ -46,6 +46,8 @@ class Training:
         self._points: list[dict[str, Any]] = []
         self.saved: str | None = str(store.run) if store.run.is_dir() else None
         self._orders: list[str] = []
+        self._planned = 0
+        """Rounds that the process can do."""
         self._watcher: asyncio.Task[None] | None = None
         self._worker: Worker | None = None
         self._finished = asyncio.Event()
@@ -122,7 +124,7 @@ class Training:
             raise Refused("not-now", self._needs)
         if self._status not in ("idle", "waiting", "failed"):
             raise Refused("not-now", f"training is {self._status}: wait, or stop it")
-        if self._status == "waiting" and not self._new_data:
+        if self._status == "waiting" and not self._new_data and self._done < self._planned:
             self._set("training")
             self._orders.append("next")
             return
@@ -218,6 +220,7 @@ class Training:
         self._finished.clear()
         self._orders.clear()
         self._points = []
+        self._planned = plan.rounds
         self._set(status)
         self._watcher = asyncio.create_task(self._watch(plan))
 
