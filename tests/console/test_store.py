@@ -63,7 +63,7 @@ def test_a_damaged_description_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_line_that_was_cut_off_is_dropped_and_the_next_one_is_whole(tmp_path: Path) -> None:
-    lines = Lines(tmp_path / "a.jsonl")
+    lines = Lines(tmp_path / "a.jsonl", {"row": int})
     lines.append({"row": 1})
     with lines.path.open("a") as file:
         file.write('{"row": 2, "acti')
@@ -72,8 +72,9 @@ def test_a_line_that_was_cut_off_is_dropped_and_the_next_one_is_whole(tmp_path: 
     assert lines.read() == [{"row": 1}, {"row": 3}]
 
 
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    lines = Lines(tmp_path / "a.jsonl")
-    lines.path.write_text("x\n")
+@pytest.mark.parametrize("text", ["x\n", "{}\n", '{"row": "1"}\n', '{"row": NaN}\n', "[]\n"])
+def test_a_damaged_line_is_named(tmp_path: Path, text: str) -> None:
+    lines = Lines(tmp_path / "a.jsonl", {"row": int})
+    lines.path.write_text(text)
     with pytest.raises(RunError, match=r"a\.jsonl"):
         lines.read()

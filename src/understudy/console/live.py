@@ -21,7 +21,7 @@ from understudy.console.protocol import (
 )
 from understudy.console.stage import About, Moment, Replayed, open_stage
 from understudy.console.store import Store
-from understudy.core.errors import UnderstudyError
+from understudy.core.errors import RunError, UnderstudyError
 from understudy.envs import Environment, GymnasiumEnvironment, public_name
 
 OTHER = "did not come to the same states again: keep or discard the attempt as it was"
@@ -336,7 +336,12 @@ class Live:
 
     async def _recover(self, lines: list[dict[str, Any]]) -> None:
         """Continue the attempt of a killed server. If the environment has other states now, it can only be kept."""
-        attempt = Attempt.from_lines(lines, action_of(self.env.spec.action))
+        try:
+            attempt = Attempt.from_lines(lines, action_of(self.env.spec.action))
+        except (KeyError, ValueError) as error:
+            raise RunError(
+                f"'{self.store.attempt.path}' does not fit {self.env.name} ({error}): move it away"
+            ) from error
         self.attempt, self.drive = attempt, "person" if attempt.mode == "demonstrate" else "policy"
         attempt.frozen = not await self._replay(attempt, attempt.t)
         if attempt.frozen:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from understudy.console.choosing import Chosen
+from understudy.core.errors import RunError
 from understudy.core.reader import NUMBERS, Expected, FileReader
 from understudy.core.storage import write_npz
 from understudy.core.types import Transition
@@ -34,8 +35,11 @@ class Said:
     @classmethod
     def of(cls, lines: list[dict[str, Any]], action: Callable[[Any], Any]) -> "Said":
         said = cls({}, set())
-        for line in lines:
-            said.add(line, action)
+        try:
+            for line in lines:
+                said.add(line, action)
+        except ValueError as error:
+            raise RunError(f"an answer of the console does not fit the environment ({error})") from error
         return said
 
     def add(self, line: dict[str, Any], action: Callable[[Any], Any]) -> None:

@@ -49,11 +49,41 @@ REMEDY = "choose another --out"
 ABOUT = {"format": int, "understudy": str, "env": str, "algorithm": (str, None)}
 
 
-class Lines:
-    """A file of JSON lines. Only one process appends to it."""
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**53
 
-    def __init__(self, path: Path):
-        self.path = path
+
+STATE = {"obs": [float], "reward": float, "terminal": bool, "over": bool}
+ATTEMPT = (
+    {"number": _count, "mode": lambda mode: mode in ("demonstrate", "watch"), "seed": _count, "policy": (_count, None)}
+    | STATE,
+    {"action": (float, [float]), "person": bool} | STATE,
+    {"undo": _count},
+    {"success": (bool, None)},
+)
+SAID = (
+    {"row": _count, "action": (float, [float])},
+    {"row": _count, "skip": bool},
+    {"row": _count, "reopen": bool},
+    {"finish": bool},
+)
+POLICY = {
+    **dict.fromkeys(("id", "round", "episodes", "answers"), _count),
+    "returns": [float],
+    "metrics": {str: (float, None)},
+}
+PREFERENCE = (
+    {"pair": _count, "left": _count, "right": _count, "seed": _count},
+    {"pair": _count, "choice": lambda choice: choice in ("left", "right", "same")},
+)
+"""The patterns of the lines. Somebody else may have written a directory."""
+
+
+class Lines:
+    """A file of JSON lines, each of which matches `pattern`. Only one process appends to it."""
+
+    def __init__(self, path: Path, pattern: Any):
+        self.path, self._pattern = path, pattern
         self._file: IO[str] | None = None
 
     def read(self) -> list[dict[str, Any]]:
@@ -65,7 +95,7 @@ class Lines:
         lines, rest = text.splitlines(keepends=True), ""
         if lines and not lines[-1].endswith("\n"):
             rest = lines.pop()
-        values = [reader.parse_json(line, {}) for line in lines]
+        values = [reader.parse_json(line, self._pattern) for line in lines]
         if rest:  # it was being written when the machine stopped
             with atomic_file(self.path) as partial:
                 partial.write_bytes("".join(lines).encode())
@@ -100,9 +130,9 @@ class Store:
 
     def __init__(self, path: Path, about: dict[str, Any], token: str, claimed: Claim | None):
         self.path, self.about, self.token, self._claim = path, about, token, claimed
-        self.attempt = Lines(path / "attempt.jsonl")
-        self.policies = Lines(path / "policies.jsonl")
-        self.preferences = Lines(path / "preferences.jsonl")
+        self.attempt = Lines(path / "attempt.jsonl", ATTEMPT)
+        self.policies = Lines(path / "policies.jsonl", POLICY)
+        self.preferences = Lines(path / "preferences.jsonl", PREFERENCE)
 
     @classmethod
     def open(cls, out: str | os.PathLike[str], env: str, algorithm: str | None) -> "Store":
@@ -184,7 +214,7 @@ class Store:
 
     def said(self, number: int) -> Lines:
         """What the person said about the states of a round."""
-        return Lines(self.path / "rounds" / f"{number:04}.jsonl")
+        return Lines(self.path / "rounds" / f"{number:04}.jsonl", SAID)
 
     def rounds(self) -> list[int]:
         """The rounds that have questions."""
