@@ -169,6 +169,15 @@ def test_a_kept_attempt_is_a_file_of_demonstrations(page: Page, opened: tuple[st
     assert page.state["episodes"]["newest"][0]["steps"] == steps
 
 
+def test_demonstrations_are_saved_in_one_file(page: Page, opened: tuple[str, Path]) -> None:
+    page.drive(push, most=3)
+    page.ask(type="keep")
+    page.ask(type="save")
+    assert page.state["saved"] == str(opened[1])
+    saved = us.load(opened[1] / "demonstrations.npz")
+    assert (saved.episodes, saved.steps) == (page.state["episodes"]["kept"], page.state["episodes"]["steps"])
+
+
 def test_a_discarded_attempt_is_kept_apart(page: Page, opened: tuple[str, Path]) -> None:
     episodes = len(list((opened[1] / "episodes").glob("*.npz")))
     before = len(list((opened[1] / "discarded").glob("*.npz")))

@@ -162,8 +162,9 @@ def test_a_person_teaches_pendulum_with_answers_and_corrections(tmp_path: Path) 
         np.testing.assert_array_equal(file["policy_actions"][:2], episode.actions[:2])
         np.testing.assert_array_equal(episode.actions[2:5], np.full((3, 1), 0.25))
         assert file["person_acted"].tolist() == episode.details.interventions.tolist()
-    saved = us.load(out / "demonstrations.npz")
-    assert saved.steps == 603
+    saved = us.load(out / "demonstrations.npz")  # all attempts, with their rewards
+    assert (saved.episodes, saved.steps, saved.details.interventions.sum()) == (4, 606, 3)
+    assert saved.rewards is not None
 
 
 @pytest.mark.slow

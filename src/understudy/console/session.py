@@ -10,7 +10,7 @@ from understudy.console import mapping, protocol
 from understudy.console.clients import Client, Clients
 from understudy.console.clips import Clips
 from understudy.console.comparing import Comparisons
-from understudy.console.episodes import Episodes
+from understudy.console.episodes import Episodes, join
 from understudy.console.live import Live
 from understudy.console.protocol import Refused
 from understudy.console.questions import Questions
@@ -168,7 +168,7 @@ class Session:
             "training": self.training.state(),
             "policies": self.training.policies(),
             "comparisons": self.comparing.state(),
-            "saved": self.training.saved,
+            "saved": self.training.saved or (str(self.store.path) if self.store.demonstrations.exists() else None),
         }
 
     def _tell_curves(self) -> None:
@@ -228,6 +228,8 @@ class Session:
 
     async def _on_end(self, client: Client, fields: dict[str, Any]) -> None:
         await self.live.pause()
+        if self.episodes.count:
+            await asyncio.to_thread(self._write_demonstrations)
         if self.training.can_save:
             try:
                 await self.training.save()
@@ -314,7 +316,14 @@ class Session:
         await self.training.stop()
 
     async def _on_save(self, client: Client, fields: dict[str, Any]) -> None:
-        await self.training.save()
+        if self.episodes.count:
+            await asyncio.to_thread(self._write_demonstrations)
+        if self.training.policies() or not self.episodes.count:
+            await self.training.save()
+        self.changed()
+
+    def _write_demonstrations(self) -> None:
+        join(list(self.store.episodes().values())).save(self.store.demonstrations)
 
 
 def _described(space: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@
     policies.jsonl            a line for each of them: round, data, returns
     preferences.jsonl         pairs of clips, and the choices
     run/                      the saved result of training
-    demonstrations.npz        the kept demonstrations in one file, written with the run
+    demonstrations.npz        all kept attempts in one file, written when the person saves or ends
 
 Lines are appended and synced. A line that a power cut has cut off is dropped.
 """
@@ -227,6 +227,10 @@ class Store:
     @property
     def run(self) -> Path:
         return self.path / "run"
+
+    @property
+    def demonstrations(self) -> Path:
+        return self.path / "demonstrations.npz"
 
     def read_mapping(self) -> Any:
         path = self.path / "mapping.json"

@@ -137,7 +137,6 @@ class _Training:
         if not self.asks:
             self._report(self.algorithm.rounds, result.policy)
         result.save(self.store.run, replace=True)
-        data.save(self.store.path / "demonstrations.npz")
         self.tell(("saved",))
 
     def _progress(self, done: int, total: int, metrics: dict[str, float]) -> None:

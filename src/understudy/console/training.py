@@ -142,7 +142,7 @@ class Training:
     async def save(self) -> None:
         """Let training end at the last finished round, and save the result."""
         if not self._records:
-            raise Refused("not-now", "there is no policy yet: train first")
+            raise Refused("not-now", "there is nothing to save yet: demonstrate or train first")
         if self._settings.asks:
             if self._status == "saving":
                 await self._finished.wait()
