@@ -1,5 +1,7 @@
 """A scripted person teaches: demonstrations, answers, corrections and comparisons, with training beside it."""
 
+import os
+import signal
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -272,3 +274,24 @@ def test_training_stops_at_once_and_keeps_its_rounds(taught: tuple[str, Path]) -
         page.ask(type="save")
         assert page.state["saved"] == str(taught[1] / "run")
         assert len(us.load_run(taught[1] / "run").policies) == 1
+
+
+@pytest.mark.slow
+def test_an_attempt_outlives_the_process_of_its_environment(tmp_path: Path) -> None:
+    with process(tmp_path / "out", "--env", "Pendulum") as (url, server), Page(url) as page:
+        page.drive(lambda obs: [1.0], most=3, seed=1)
+        tasks = Path(f"/proc/{server.pid}/task").glob("*/children")
+        children = [child for task in tasks for child in task.read_text().split()]
+        assert len(children) == 1
+        os.kill(int(children[0]), signal.SIGKILL)
+        assert page.refusal(type="step") == "failed"
+        assert page.state["stage"]["status"] == "failed"
+        assert page.state["stage"]["t"] == 3
+        page.ask(type="step")  # in a new process, which repeats the three steps first
+        page.until(lambda p: p.newest["step"]["t"] == 4)
+        page.ask(type="keep")
+        observations = us.load(tmp_path / "out" / "episodes" / "000001.npz").observations
+        page.drive(lambda obs: [1.0], most=4, seed=1)
+        page.ask(type="keep")
+        again = us.load(tmp_path / "out" / "episodes" / "000002.npz").observations
+        np.testing.assert_allclose(observations, again, rtol=1e-6)

@@ -17,6 +17,7 @@ from understudy.core import display
 from understudy.core.errors import NeedsError, SettingError
 from understudy.core.imports import find_own_code, load_name
 from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
+from understudy.data import load
 from understudy.game import DEFAULT, Algorithm
 
 ABOUT = """A person as the expert, in the browser: demonstrate, take over, answer questions, compare, see it learn.
@@ -44,6 +45,8 @@ class ConsoleOptions:
     """Directory of the session. Run the command again to continue."""
     demos: Annotated[Name, default("none")] = None
     """Demonstrations to learn from besides the person's: a bundled task, a file, or format:PATH."""
+    episodes: Annotated[int | None, default("all")] = None
+    """Number of episodes of --demos to use, from the first on."""
     budget: Annotated[int | None, default("no limit")] = None
     """Maximum number of answers, over all rounds."""
     questions: int = 20
@@ -69,11 +72,13 @@ def console_command(words: Sequence[str]) -> int:
     if env is None:
         raise NeedsError("no environment: pass --env, such as --env CartPole-v1 (`understudy envs` lists some)")
     out = options.out or "runs/console"
+    if options.episodes is not None and options.demos is None:
+        raise NeedsError("--episodes is a number of episodes of --demos: pass it too")
     result = console(
         env,
         algorithm,
         out,
-        options.demos,
+        None if options.demos is None else load(options.demos, options.episodes),
         options.budget,
         options.questions,
         options.choose,

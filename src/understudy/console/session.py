@@ -171,6 +171,12 @@ class Session:
             "saved": self.training.saved or (str(self.store.path) if self.store.demonstrations.exists() else None),
         }
 
+    def _tell_state(self) -> None:
+        """Before an answer, so that a client that reads the answer knows the state that its message led to."""
+        if self._dirty.is_set():
+            self._dirty.clear()
+            self.clients.tell("state", self.state())
+
     def _tell_curves(self) -> None:
         self.clients.tell("curves", self.training.curves())
 
@@ -190,17 +196,18 @@ class Session:
         except Refused as refused:
             client.errors += 1
             ref = ref if ref is not None else refused.__dict__.get("ref")
+            self._tell_state()
             client.reply({"type": "error", "ref": ref, "code": refused.code, "message": str(refused)})
             return
         except (UnderstudyError, OSError) as error:
             client.errors += 1
             words = quoted(str(error).splitlines()[0] if str(error) else type(error).__name__, 400)
+            self._tell_state()
             client.reply({"type": "error", "ref": ref, "code": "failed", "message": words})
             return
         client.errors = 0
-        if self._dirty.is_set() and message.type not in AT_ONCE:
-            self._dirty.clear()
-            self.clients.tell("state", self.state())
+        if message.type not in AT_ONCE:
+            self._tell_state()
         if ref is not None and message.type not in AT_ONCE:
             client.reply({"type": "done", "ref": ref})
 
