@@ -192,15 +192,13 @@ def grow(page: Any, console: Any, frames: int, note: Any) -> None:
         "window.total = 0; setInterval(() => { window.total += drawn.length; drawn.length = acts.length = 0; }, 500); 0"
     )
     set_rate(page, 120)
-    start, begun = [0.0, 0.0], time.monotonic()
-    while (done := page.run("window.total")) < frames:
-        if start[0] == 0 and done >= frames / 10:
-            start = memory(page, console)
-        time.sleep(1.0)
-    end, count = memory(page, console), int(page.run("window.total"))
-    for name, before, after in zip(("the server and its helpers", "the page's heap"), start, end, strict=True):
-        note(f"memory of {name} after {count // 10} pictures", "nothing", before, None, "MB", 1)
-        note(f"memory of {name} after {count} pictures", "nothing", after, None, "MB", 1)
+    begun = time.monotonic()
+    for share in (0.1, 0.5, 1.0):
+        while page.run("window.total") < share * frames:
+            time.sleep(0.5)
+        count = int(page.run("window.total"))
+        for name, size in zip(("the server and its helpers", "the page's heap"), memory(page, console), strict=True):
+            note(f"memory of {name} after {count} pictures", "nothing", size, None, "MB", 1)
     note("pictures a second over the whole time", "nothing", count / (time.monotonic() - begun), None, "1/s", count)
 
 

@@ -75,16 +75,16 @@ window.person = (() => {
 class Console:
     """`understudy console` in a process of its own, used in a `with` block."""
 
-    def __init__(self, out: Path, *arguments: str, variables: dict[str, str] | None = None):
-        self.out, self._arguments, self.port = out, arguments, 0
-        self._variables = {**os.environ, **(variables or {})}
+    def __init__(self, out: Path, *arguments: str, folder: Path | None = None):
+        """`out` is relative to `folder`, the current directory of the process."""
+        self.out, self._arguments, self._folder, self.port = out, arguments, folder, 0
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "understudy", "console", "--out", str(self.out), "--no-browser"]
         command += ["--port", str(self.port), *self._arguments]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self._variables, start_new_session=True
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._folder, start_new_session=True
         )
         text, until = b"", time.monotonic() + STARTED
         assert self.process.stdout is not None
@@ -168,6 +168,13 @@ class Person:
         while t < steps and not self.page.run("document.getElementById('step').disabled"):
             t = self.page.run(f"person.drive({self.rule}, {min(steps, t + CHUNK)})")
         return int(t)
+
+    def step(self) -> None:
+        """Take one step with the held action, whoever drives."""
+        t = int(self.number("read-t"))
+        self.click("step")
+        self.page.until(f"document.getElementById('read-t').textContent === '{t + 1}'")
+        self.page.until(f"document.querySelector('#details-body td')?.textContent === '{t + 1}'")
 
     def keep(self) -> None:
         before = self.kept

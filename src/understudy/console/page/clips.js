@@ -75,6 +75,7 @@ export class Player {
     this.range.max = Math.max(0, pictures - 1);
     this.ticks.replaceChildren();
     for (const node of [this.play, this.range]) node.disabled = clip === null;
+    delete this.canvas.dataset.shown;
     if (clip === null) this.canvas.getContext("2d").clearRect(0, 0, this.canvas.width, this.canvas.height);
     else this.show(at);
   }

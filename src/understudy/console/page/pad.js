@@ -62,7 +62,7 @@ export class Pad {
   setMapping(mapping) {
     this.sliders.forEach(({ keys }, index) => {
       const [low, high] = [this.spec.low[index], this.spec.high[index]].map((value) => inputsFor(mapping, index, value));
-      say(keys, low || high ? `${low || "–"} is ${number(this.spec.low[index])}, ${high || "–"} is ${number(this.spec.high[index])}` : "");
+      say(keys, low || high ? `${number(this.spec.low[index])}: ${low || "–"} · ${number(this.spec.high[index])}: ${high || "–"}` : "");
     });
     this.buttons.forEach((row, index) => row.forEach(({ keys }, value) => {
       say(keys, inputsFor(mapping, index, value));
