@@ -308,13 +308,15 @@ class Session:
 
     async def _on_next_pair(self, client: Client, fields: dict[str, Any]) -> None:
         await asyncio.to_thread(self.comparing.next_pair, [one["id"] for one in self.training.policies()])
-        self.clients.tell("pair", self.comparing.message() or {})
         self.changed()
+        self._tell_state()  # the win rates, before the pair that says which policies they were
+        self.clients.tell("pair", self.comparing.message() or {})
 
     async def _on_prefer(self, client: Client, fields: dict[str, Any]) -> None:
         await asyncio.to_thread(self.comparing.prefer, fields["pair"], fields["choice"])
-        self.clients.tell("pair", self.comparing.message() or {})
         self.changed()
+        self._tell_state()  # the win rates, before the pair that says which policies they were
+        self.clients.tell("pair", self.comparing.message() or {})
 
     async def _on_train(self, client: Client, fields: dict[str, Any]) -> None:
         await self.training.train()
