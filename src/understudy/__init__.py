@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from understudy.algorithms import ALGORITHMS, available
     from understudy.collect.recording import record
     from understudy.collect.rollouts import rollout
+    from understudy.console.launch import console
     from understudy.core.errors import UnderstudyError
     from understudy.core.imports import allow_import
     from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
@@ -73,6 +74,7 @@ __all__ = [
     "__version__",
     "allow_import",
     "available",
+    "console",
     "evaluate",
     "imitate",
     "learn",
@@ -114,6 +116,7 @@ _MODULES = {
     "UnderstudyError": "core.errors",
     "allow_import": "core.imports",
     "available": "algorithms",
+    "console": "console.launch",
     "evaluate": "evaluation.returns",
     "imitate": "train.imitate",
     "learn": "train.learn",

@@ -6,7 +6,7 @@ of expert actions compared with cloning, and evaluation in forests that were not
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -62,6 +62,17 @@ def clear_swerve(forest: Forest) -> Features:
         return jnp.stack([obs[0] * jnp.minimum(turn, jnp.pi / 4), (1 - obs[0]) * turn, inside + (inside > 0)])
 
     return moments
+
+
+@cache
+def _usual_forest() -> Forest:
+    with jax.ensure_compile_time_eval():
+        return Forest()
+
+
+def clear_swerve_at_home(obs: Array, act: Array) -> Float[Array, " 3"]:
+    """`clear_swerve` in the forest of the figure, which `--env Forest` is too: for `understudy console --moments`."""
+    return clear_swerve(_usual_forest())(obs, act)
 
 
 def select(indices: list[int], moments: Moments) -> Moments:
