@@ -20,6 +20,8 @@ from understudy.console.protocol import LONGEST_MESSAGE, Refused
 from understudy.console.session import MOST_ERRORS, Session
 
 PAGE = Path(__file__).parent / "page"
+REPORT_STYLE = Path(__file__).parents[1] / "studies" / "report" / "page.css"
+"""The look that the page shares with study reports."""
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 LOCAL, EVERYWHERE = ("127.0.0.1", "localhost", "::1"), ("0.0.0.0", "::")
 MOST_CLIENTS, MOST_TASKS = 20, 200
@@ -158,6 +160,7 @@ def application(session: Session, own: Callable[[str], bool], port: int) -> ASGI
 
     files = {f"/{file.name}": file for file in sorted(PAGE.iterdir()) if file.suffix in KINDS}
     files["/"] = files.pop("/index.html")
+    files["/report.css"] = REPORT_STYLE
     routes = [Route(path, page, methods=["GET"]) for path in files]
     routes.append(Route("/frames/{clip}/{number:int}", picture, methods=["GET"]))
     app = Starlette(routes=[*routes, WebSocketRoute("/socket", socket)])
