@@ -229,6 +229,7 @@ def test_a_person_compares_two_policies(taught):
     page.key("Digit1")
     person.says("pair-question", "You chose left")
     assert page.run("document.getElementById('left-title').textContent").startswith("Left: policy ")
+    page.until("document.querySelectorAll('#rates tbody tr').length === 2")
     rates = page.run("[...document.querySelectorAll('#rates tbody tr')].map(r => r.cells[1].textContent.split(' ')[0])")
     assert sorted(rates) == ["0%", "100%"]
 

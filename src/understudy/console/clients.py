@@ -43,8 +43,7 @@ class Client:
         return len(self._replies) > MOST_REPLIES
 
     def tell(self, key: Any, message: dict[str, Any]) -> None:
-        """Send a message; it replaces an older one of the same key that still waits."""
-        self._newest.pop(key, None)
+        """Send a message; it takes the place of an older one of the same key that still waits."""
         self._newest[key] = message
         self._awake.set()
 
