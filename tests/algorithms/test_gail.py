@@ -253,10 +253,11 @@ def test_the_presets_have_the_settings_of_the_paper_and_of_imitation():
         assert (algorithm.player, algorithm.envs, algorithm.schedule.steps_per_env) == ("ppo", 8, 1024)
         assert algorithm.schedule.capacity == algorithm.schedule.update_steps  # f uses only the new steps
         assert (algorithm.expert_batch_size, algorithm.discriminator_steps) == (32, 2)
-        assert (algorithm.discriminator_lr, algorithm.discriminator_hidden) == (1e-3, (32, 32))
+        assert algorithm.discriminator_lr == 1e-3
         assert (algorithm.reward_form, algorithm.normalize_rewards) == ("positive", True)
         assert (algorithm.gradient_weight, algorithm.ppo.hidden) == (0, (256, 256))
         assert algorithm.rounds * algorithm.schedule.update_steps >= 500_000
+    assert (plain.discriminator_hidden, paper.discriminator_hidden) == ((32, 32), (256, 256))
     assert (plain.absorbing, plain.truncation_is_terminal) == (True, False)
     assert (paper.absorbing, paper.truncation_is_terminal) == (False, True)
     assert (strong.player, strong.absorbing, strong.gradient_weight, strong.gradient_target) == ("sac", True, 10, 1)
