@@ -140,17 +140,17 @@ class Result:
         env: Any = None,
         episodes: int = 10,
         seed: int = 0,
-        expert: Sample | None = None,
+        expert: Any = None,
         workers: int | None = None,
         progress: ProgressOption = True,
         step_timeout: float = STEP_TIMEOUT,
     ) -> Evaluation:
         """Evaluate all policies: their returns, and the gap to the expert.
 
-        `env` defaults to the environment of the demonstrations, `expert` to the return that they record. The other
-        arguments are those of `understudy.evaluate`.
+        `env` defaults to the environment of the demonstrations, `expert` to the return that they record. An expert that
+        can act plays from the same starts as each policy. The other arguments are those of `understudy.evaluate`.
         """
-        task, expert = self._environment(env), expert or self.expert
+        task, expert = self._environment(env), self.expert if expert is None else expert
         return evaluate(self.policies, task, episodes, seed, expert, workers, progress, step_timeout)
 
     def video(
