@@ -497,7 +497,7 @@ def test_a_linear_schedule_with_a_single_update_is_refused(continuous, settings)
 
 def test_a_dict_changes_settings_of_the_algorithms_player():
     """The low initial temperature of AdRIL's SAC is kept."""
-    assert us.adril(sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,), initial_temperature=0.01)
+    assert us.adril(sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,), initial_temperature=0.01, bound_values=True)
     assert us.adril.preset("paper", sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,))
     assert us.adril(sac=us.rl.SAC(hidden=(32,))).sac == us.rl.SAC(hidden=(32,))
     assert us.sqil(soft_q={"lr": 1e-3}).soft_q == replace(us.sqil().soft_q, lr=1e-3)

@@ -66,13 +66,13 @@ def test_the_sac_target_uses_the_smaller_critic_and_the_entropy():
     batch = make_steps([[0.2], [-0.4]])
     _, log_prob, q = hand_computed(batch.next_obs)
     expected = np.array([1.0, -0.5]) + 0.9 * (q.min(0) - 0.3 * log_prob)
-    np.testing.assert_allclose(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE), expected, rtol=1e-5)
+    np.testing.assert_allclose(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False), expected, rtol=1e-5)
 
 
 def test_truncation_bootstraps_termination_does_not_and_an_absorbing_state_adds_its_value():
     def targets(bootstrap, terminal_value):
         batch = make_steps([[0.2], [-0.4]], bootstrap=[bootstrap] * 2, terminal_value=[terminal_value] * 2)
-        return np.asarray(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE))
+        return np.asarray(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False))
 
     reward = np.array([1.0, -0.5])
     assert (np.abs(targets(1, 0) - reward) > 0.1).all()
@@ -92,6 +92,20 @@ def test_sac_losses_are_those_worked_out_hand_computed():
     np.testing.assert_allclose(loss, (0.3 * log_prob - q.min(0)).mean(), rtol=1e-5)
     np.testing.assert_allclose(mean, log_prob.mean(), rtol=1e-5)
     np.testing.assert_allclose(sac.temperature_loss(-0.7, mean, -1.0), 0.7 * (log_prob.mean() - 1), rtol=1e-5)
+
+
+def test_with_bound_values_no_target_is_above_what_rewards_allow():
+    """Values far above the bound are cut to it. A bound above the values, or none, changes nothing."""
+    high = affine([[[0.5], [-1.0], [2.0]], [[1.0], [0.2], [-0.3]]], [[[1e6]], [[1e6]]])
+
+    def targets(bound, bound_values):
+        batch = make_steps([[0.2], [-0.4]], value_bound=[bound] * 2)
+        return np.asarray(sac.target(batch, ACTOR, high, 0.3, 0.9, NOISE, bound_values))
+
+    entropy = 0.3 * np.log(2) / (1 - 0.9)  # the largest of one action in [-1, 1], at every step
+    np.testing.assert_allclose(targets(2.0, True), np.array([1.0, -0.5]) + 0.9 * (2.0 + entropy), rtol=1e-5)
+    for bound in (1e7, np.inf):
+        np.testing.assert_array_equal(targets(bound, True), targets(bound, False))
 
 
 def test_the_temperature_grows_while_the_entropy_is_below_its_target():
@@ -117,7 +131,7 @@ def test_a_sac_step_trains_critics_and_actor_each_on_its_own_loss():
     @jax.jit
     def one_by_one(state):
         adam = optax.adam(1e-2)
-        y = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1])
+        y = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1], False)
         gradient = jax.grad(lambda c: sac.critics_loss(c, batch, y)[0])(state.critics)
         critics, _ = updates.descend(adam, gradient, state.critics, state.critics_opt_state)
         gradient = jax.grad(lambda a: sac.actor_loss(a, critics, batch.obs, 0.2, noise[0])[0])(state.actor)

@@ -17,6 +17,11 @@ from before line 3, and line 3 uses the critics from after line 2.
 Reference: Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (2018), with the defaults of Table 10 of the
 paper, in the order and with the initialisation of Stable-Baselines3.
 
+With `bound_values` the value of the next state in line 1 is at most what the rewards allow, B + α d log 2 / (1 − γ): B
+bounds the discounted sum of rewards, if the caller knows it (`Batch.value_bound`), and d log 2 is the largest entropy
+of d actions in [-1, 1]. True values are never above it, so only errors are cut; those of critics that explode feed on
+themselves through line 1.
+
 With `sde` the acting policy uses state-dependent exploration (gSDE), and σ(s) is the standard deviation of its noise
 (`policies.gaussian`).
 
@@ -83,6 +88,8 @@ class SAC(RLPlayer):
     """Initial α, if it is adjusted."""
     target_entropy: float | None = None
     """Target entropy H. None: minus the dimension of the actions."""
+    bound_values: bool = eqx.field(static=True, default=False)
+    """Clip values to what the rewards allow, where that is known: AdRIL's kernels are bounded."""
     sde: bool = eqx.field(static=True, default=False)
     """Use state-dependent exploration (gSDE)."""
     sde_steps: int = eqx.field(static=True, default=64)
@@ -149,7 +156,9 @@ class SAC(RLPlayer):
         """One gradient step of policy, critics and temperature. `noise` makes the actions at s and at s'."""
         adam = optax.adam(lr)
         temperature = jnp.exp(state.log_temperature) if self.temperature is None else jnp.asarray(self.temperature)
-        y = target(batch, state.actor, state.targets, temperature, self.discount, noise[1])  # line 1
+        y = target(  # line 1
+            batch, state.actor, state.targets, temperature, self.discount, noise[1], self.bound_values
+        )
         (critic_loss, q), gradient = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
         critics, critics_opt_state = descend(adam, gradient, state.critics, state.critics_opt_state)  # line 2
         (policy_loss, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
@@ -184,10 +193,13 @@ def target(
     temperature: Float[Array, ""],
     discount: float | Array,
     noise: Float[Array, "n act"],
+    bound_values: bool,
 ) -> Float[Array, " n"]:
     """y = r + γ (c · (min_i Q̄_i(s', a') − α log π(a' | s')) + v), with a' from `noise`."""
     act, log_prob = actor.draw_from(batch.next_obs, noise)
     value = values(targets, batch.next_obs, act).min(0) - temperature * log_prob
+    if bound_values:
+        value = jnp.minimum(value, batch.value_bound + temperature * act.shape[-1] * jnp.log(2.0) / (1 - discount))
     return batch.reward + discount * (batch.bootstrap * value + batch.terminal_value)
 
 

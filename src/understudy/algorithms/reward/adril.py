@@ -46,6 +46,7 @@ The default differs from the preset `paper`, which has the settings of Table 10 
     setting                    default       paper
     kernel                     features      indicator    the paper's text allows a Gaussian, its runs have labels
     sac.initial_temperature    0.01          1
+    sac.bound_values           True          False        no true value is above the bound
     average_rounds             5             0            the last policy is returned
     absorbing                  True          False        absorbing states are ours
     truncation_is_terminal     False         True         this and the next three: the released runs, not the text
@@ -78,7 +79,7 @@ from understudy.game.sampling import Rows, take
 from understudy.rl.sac import SAC
 
 Kernel = Literal["indicator", "gaussian", "features"]
-LOW_TEMPERATURE_SAC = SAC(initial_temperature=0.01)
+DEFAULT_SAC = SAC(initial_temperature=0.01, bound_values=True)
 RELEASED_SETTINGS = {
     "absorbing": False,
     "truncation_is_terminal": True,
@@ -110,7 +111,7 @@ class AdRIL(RewardMatching):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": PAPER_SETTINGS,
         "paper-balanced": {**PAPER_SETTINGS, "balanced": True},
-        QUICK: {**QUICK_PLAYERS, "sac": replace(LOW_TEMPERATURE_SAC, hidden=(64, 64)), "rounds": 30},
+        QUICK: {**QUICK_PLAYERS, "sac": replace(DEFAULT_SAC, hidden=(64, 64)), "rounds": 30},
     }
     small: ClassVar[dict[str, Any]] = SMALL
 
@@ -118,7 +119,7 @@ class AdRIL(RewardMatching):
     """features: Gaussian, random features of all steps; gaussian: exact, on a sample of steps; indicator: labels."""
     points: int = eqx.field(static=True, default=1024)
     """kernel="gaussian": sampled steps of each side."""
-    sac: SAC = eqx.field(default=LOW_TEMPERATURE_SAC, converter=adjustable(LOW_TEMPERATURE_SAC))
+    sac: SAC = eqx.field(default=DEFAULT_SAC, converter=adjustable(DEFAULT_SAC))
     """RL player for continuous actions."""
     average_rounds: float = 5.0
     """Average the returned policy's weights over this many rounds (0: off)."""

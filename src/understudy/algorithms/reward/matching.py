@@ -16,7 +16,8 @@ continues in an absorbing state. This state follows itself, so its value is its 
 Without absorbing states, the sign of −f alone makes the learner prolong or end its episodes, whatever the expert does
 (docs/absorbing.md). Truncation is not termination: the next state's value counts.
 
-A kernel critic is bounded, so values are bounded too; soft Q-learning clips to that bound (`Batch.value_bound`).
+A kernel critic is bounded, so values are bounded too (`Batch.value_bound`). Soft Q-learning clips to that bound, SAC
+does with `bound_values`.
 
 π collects, π̄ is evaluated and, unless fresh episodes speak against it, returned (`train.selection`). π̄ averages the
 weights over the updates of the last `average_rounds` rounds, with equal weights until there are that many. In theory
