@@ -77,7 +77,7 @@ def demo(out: str | os.PathLike[str], progress: ProgressBar) -> Rows:
         for algorithm, env, counts in _experiments(forest, pendulum):
             name, demonstrations, expert = algorithm.card.name, data.load(env.name), env.expert()
             with progress(f"{algorithm.card.title} on {env.name}") as report:
-                result = imitate(algorithm, demonstrations, env, expert, SEEDS, counts, progress=report)
+                result = imitate(algorithm, demonstrations, env, expert, SEEDS, counts, holdout=0.0, progress=report)
             if result.interrupted:
                 raise KeyboardInterrupt
             acting: Any = "scripted"
