@@ -16,6 +16,7 @@ from understudy.core.errors import SettingError
 from understudy.core.types import Dataset, RoundData
 from understudy.experts.expert import Expert
 from understudy.experts.functions import FEWEST
+from understudy.game.best import NO_PAYOFF
 from understudy.train.loop import traced
 
 TINY = {"rounds": 4, "gradient_steps": 2, "batch_size": 8, "hidden": (8,), "episodes_per_round": 6}
@@ -265,4 +266,4 @@ def test_a_later_round_without_answers_is_not_a_cloning_round():
     second, _ = algorithm.update(first, empty, jax.random.key(2))
     for cloned, policy in zip(jax.tree.leaves(second.cloned), jax.tree.leaves(first.policy), strict=True):
         np.testing.assert_array_equal(cloned, policy)
-    assert second.best.payoff_or_none is None
+    assert second.best.payoff == NO_PAYOFF

@@ -158,7 +158,8 @@ def test_a_gif_is_small_and_its_frames_are_shown_long_enough():
 
 
 def test_a_missing_pygame_is_named_with_its_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pygame", None)
+    (tmp_path / "pygame.py").write_text("raise ModuleNotFoundError(\"No module named 'pygame'\", name='pygame')")
+    monkeypatch.syspath_prepend(tmp_path)  # of the process that draws, too
     env = us.make("CartPole-v1")
     with pytest.raises(UnderstudyError, match=r"CartPole-v1 needs pygame to be drawn: pip install .*\[video\]"):
         us.record_video(actor(env), env, tmp_path / "a.gif")

@@ -73,6 +73,11 @@ class Run:
     def name(self) -> str:
         return f"episodes{self.episodes}-seed{self.seed}"
 
+    @property
+    def broken(self) -> bool:
+        """Whether its numbers diverged or exploded. It keeps an earlier policy, and is selected only if all are so."""
+        return "diverged" in self.status or "exploded" in self.status
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -115,10 +120,10 @@ class Result:
         most = max(run.episodes for run in self.runs)
         by_return = self.config.get("select") == "return"
 
-        def rank(index: int) -> tuple[bool, float]:
+        def rank(index: int) -> tuple[bool, bool, float]:
             run = self.runs[index]
             cost = -run.mean_return if by_return and run.mean_return is not None else run.payoff
-            return (not np.isfinite(cost), cost)
+            return (not np.isfinite(cost), run.broken, cost)
 
         return min((i for i, run in enumerate(self.runs) if run.episodes == most), key=rank)
 
