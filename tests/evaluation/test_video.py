@@ -112,7 +112,7 @@ def test_an_environment_without_a_time_limit_is_drawn_with_the_horizon_of_the_po
 def test_an_environment_that_cannot_be_drawn_is_an_error_of_one_line(tmp_path, kind, message):
     env = us.make(kind, 10)
     with pytest.raises(RenderError, match=message) as raised:
-        us.record_video(actor(env), env, tmp_path / "a.gif", step_timeout=0.5)
+        us.record_video(actor(env), env, tmp_path / "a.gif", step_timeout=0.5 if kind is drawn.Hanging else 60.0)
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.iterdir())
 
