@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
     from understudy.data import Demonstrations, load
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
+    from understudy.evaluation.certificates import Certificate, Certificates, certify
     from understudy.evaluation.returns import Evaluation, evaluate
     from understudy.evaluation.video import record_video
     from understudy.experts.bundled import load_expert
@@ -52,6 +53,8 @@ __all__ = [
     "Actor",
     "Algorithm",
     "Card",
+    "Certificate",
+    "Certificates",
     "Continuous",
     "Demonstrations",
     "Discrete",
@@ -73,6 +76,7 @@ __all__ = [
     "__version__",
     "allow_import",
     "available",
+    "certify",
     "evaluate",
     "imitate",
     "learn",
@@ -94,6 +98,8 @@ _MODULES = {
     "Actor": "policies.actor",
     "Algorithm": "game",
     "Card": "game",
+    "Certificate": "evaluation.certificates",
+    "Certificates": "evaluation.certificates",
     "Continuous": "core.types",
     "Demonstrations": "data",
     "Discrete": "core.types",
@@ -114,6 +120,7 @@ _MODULES = {
     "UnderstudyError": "core.errors",
     "allow_import": "core.imports",
     "available": "algorithms",
+    "certify": "evaluation.certificates",
     "evaluate": "evaluation.returns",
     "imitate": "train.imitate",
     "learn": "train.learn",
