@@ -114,8 +114,8 @@ def evaluate_command(
         expert_activation: Activation between the layers of an expert's file that does not name it.
         expert_normalization: Statistics of VecNormalize for an SB3 zip: an npz file with obs_mean, obs_var, clip_obs
             and epsilon.
-        certificate: Also bound the selected policy's gap for every reward of a class, from fresh episodes: with --expert
-            or --fresh. With few --episodes the bound is vacuous, and it says so.
+        certificate: Also bound the gap of the selected policy for every reward of a class, by fresh episodes: --expert
+            or --fresh is needed. With few --episodes the bound is vacuous, and it says so.
         fresh: Demonstrations for the certificate that the run was not trained on: a file, or a bundled task.
         workers: Worker processes that step a Gymnasium environment; 0: this process, without a timeout.
         step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
@@ -158,8 +158,15 @@ def evaluate_command(
         display.say("Success: the share of episodes whose last report of is_success (or success) is true.")
     if certificate:
         demonstrations = None if fresh is None else load(fresh)
-        options = {"seed": seed, "workers": workers, "step_timeout": step_timeout}
-        found = result.certificate(demonstrations, named, acting, episodes=episodes, **options)
+        found = result.certificate(
+            demonstrations,
+            named,
+            acting,
+            episodes=episodes,
+            seed=seed,
+            workers=workers,
+            step_timeout=step_timeout,
+        )
         display.say(f"\nCertificates of {result.runs[result.selected].name}, from fresh episodes:\n{found}")
     log_evaluation(run, log, result, evaluation)
     if out is not None:

@@ -10,5 +10,6 @@
     rendering      pictures of episodes, drawn in another process
     video          MP4 and GIF files of episodes
 
-May import `collect` and the rooms below it. Public: `returns.evaluate`, `video.record_video`, `certificates.certify`, `scores`, `intervals`.
+May import `collect` and the rooms below it. Public: `returns.evaluate`, `certificates.certify`,
+`video.record_video`, `scores`, `intervals`.
 """

@@ -337,7 +337,8 @@ class _Judge:
         judged = learner.episodes(pilots, count)
         answers = expert.expert.query(judged.obs, expert.spec, random, judged.t)
         contrast = one_sample(difference_gram(kernel, judged, judged.act, answers), DIFFERENCE_DIAMETER)
-        names, factor, why = f"action values Q^E(t, s, a) of norm ≤ T in {_space(kernel)}", float(horizon) ** 2, ()
+        names, factor = f"action values Q^E(t, s, a) of norm ≤ T in {_space(kernel)}", float(horizon) ** 2
+        why: tuple[str, ...] = ()
         if recoverability is not None:
             names, factor = f"advantages A^E(t, s, a) of norm ≤ H in {_space(kernel)}", recoverability * horizon
             why = ("H is taken as given; sampled mistakes bound it from below only",)
@@ -410,8 +411,8 @@ def _space(kernel: Kernel) -> str:
 
 def _joined(x: Steps, y: Steps) -> Steps:
     rewards = None if x.rewards is None or y.rewards is None else np.concatenate([x.rewards, y.rewards])
-    columns = zip(x[:-1], y[:-1], strict=True)
-    return Steps(*(np.concatenate(pair) for pair in columns), rewards)  # type: ignore[arg-type]
+    t, obs, act, lengths, terminal = (np.concatenate(pair) for pair in list(zip(x, y, strict=True))[:5])
+    return Steps(t, obs, act, lengths, terminal, rewards)
 
 
 def _steps(episodes: Episodes) -> Steps:

@@ -31,8 +31,8 @@ from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import is_line, quoted
-from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 from understudy.data import Demonstrations
+from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 from understudy.envs import NamedEnv
 from understudy.evaluation.certificates import Certificates, certify
 from understudy.evaluation.returns import Evaluation, evaluate
