@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from understudy.algorithms import ALGORITHMS, available
     from understudy.collect.recording import record
     from understudy.collect.rollouts import rollout
+    from understudy.console.launch import console
     from understudy.core.errors import UnderstudyError
     from understudy.core.imports import allow_import
     from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
@@ -77,6 +78,7 @@ __all__ = [
     "allow_import",
     "available",
     "certify",
+    "console",
     "evaluate",
     "imitate",
     "learn",
@@ -121,6 +123,7 @@ _MODULES = {
     "allow_import": "core.imports",
     "available": "algorithms",
     "certify": "evaluation.certificates",
+    "console": "console.launch",
     "evaluate": "evaluation.returns",
     "imitate": "train.imitate",
     "learn": "train.learn",

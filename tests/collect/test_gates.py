@@ -13,6 +13,7 @@ from understudy.collect.episodes import JaxEpisodes
 from understudy.collect.gates import HostGate
 from understudy.collect.host import HostCollector
 from understudy.core.errors import SettingError
+from understudy.core.types import Dataset, RoundData
 from understudy.experts.expert import Expert
 from understudy.experts.functions import FEWEST
 from understudy.train.loop import traced
@@ -206,3 +207,62 @@ def test_a_run_asks_without_as_it_says():
 def test_mixing_above_one_is_refused():
     with pytest.raises(SettingError, match=r"mixing is 1\.5: a number from 0 to 1 is needed"):
         us.dagger(mixing=1.5)
+
+
+def asked(way, ask, limit=NO_LIMIT, **settings):
+    """A round of DAgger with `ask`; its six episodes in the forest are all alike."""
+    env, _, states = learner("CartPole-v1" if way == "gymnasium" else "Forest", None)
+    return collected(way, traced(us.dagger(**TINY, ask=ask, **settings)), env, states, limit=limit)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_novel_states_are_queried_once_although_episodes_repeat_them(way):
+    (steps, answers), queries, found = asked(way, "novel")
+    size = int(found.rollouts.size)
+    assert queries == len(answers) == int(found.answers)
+    assert len(np.unique(steps.obs, axis=0)) == queries
+    if way != "gymnasium":  # a deterministic policy always flies the same path
+        assert queries * TINY["episodes_per_round"] == size
+        assert sorted(steps.t.tolist()) == list(range(queries))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ask", ["all", "spread", "novel"])
+def test_queries_per_round_and_the_budget_both_limit_the_answers(way, ask):
+    (first, _), queries, found = asked(way, ask, queries_per_round=2)
+    assert queries == int(found.answers) == 2
+    assert int(found.rollouts.size) > 2  # the other steps are there, unanswered
+    assert not np.asarray(found.answered)[2:].any()
+    (only, _), queries, _ = asked(way, ask, limit=1, queries_per_round=2)
+    assert queries == 1
+    np.testing.assert_array_equal(only.obs[0], first.obs[0])  # the budget keeps the first questions
+
+
+def test_a_run_does_not_query_a_state_of_an_earlier_round_again():
+    states = []
+    result = us.imitate(
+        us.daequil(**{**us.daequil.small, "rounds": 5}, critic="linear", ask="novel", queries_per_round=4),
+        us.load("Forest").first(2),
+        FOREST,
+        Expert(FOREST.expert()).budget(9),
+        visit=lambda done, batch: states.append(jax.device_get(batch())),
+    )
+    aggregated = jax.tree.map(lambda x: x[0], states[-1].aggregated)
+    obs = aggregated.steps.obs[: int(aggregated.size)]
+    assert len(obs) == result.metrics["queries"][0].max() <= 9
+    assert len(np.unique(obs, axis=0)) == len(obs) > 0
+
+
+def test_a_later_round_without_answers_is_not_a_cloning_round():
+    """The anchor stays at the policy after round 0, and the round is not judged."""
+    algorithm = us.daequil(**us.daequil.small, critic="linear")
+    demonstrations, _ = us.load("Forest").first(2).split([2], 0.0)
+    data = demonstrations.of(0)
+    state = algorithm.init(jax.random.key(0), FOREST.spec, data)
+    nothing = jax.tree.map(lambda x: x[:3], data.steps)
+    empty = RoundData(data, Dataset(nothing, jnp.asarray(3)), nothing.act, jnp.zeros(3, bool))
+    first, _ = algorithm.update(state, empty, jax.random.key(1))
+    second, _ = algorithm.update(first, empty, jax.random.key(2))
+    for cloned, policy in zip(jax.tree.leaves(second.cloned), jax.tree.leaves(first.policy), strict=True):
+        np.testing.assert_array_equal(cloned, policy)
+    assert second.best.payoff_or_none is None

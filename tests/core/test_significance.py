@@ -1,10 +1,10 @@
-"""Significance tests: Welch's t, one- and two-sided, and Holm's correction."""
+"""Significance tests (Welch's t, one- and two-sided, Holm's correction) and the interval of a proportion."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.core.statistics import Sample, holm, p_different, p_less
+from understudy.core.statistics import Sample, holm, p_different, p_less, proportion
 
 
 def test_p_less_is_welchs_one_sided_test():
@@ -51,3 +51,25 @@ def test_the_standard_error_is_scipys():
     values = np.random.default_rng(0).normal(size=9)
     assert Sample.of(values).standard_error == pytest.approx(stats.sem(values))
     assert np.isnan(Sample.of([1.0]).standard_error)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (10, 10), (5, 10), (1, 1), (7, 40)])
+def test_a_proportion_has_wilson_s_interval(successes: int, trials: int) -> None:
+    found = proportion(successes, trials)
+    expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+    assert found.mean == successes / trials
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_the_interval_of_a_proportion_covers_it() -> None:
+    random = np.random.default_rng(0)
+    for share in (0.05, 0.3, 0.5):
+        found = [proportion(float(wins), 20) for wins in random.binomial(20, share, 2000)]
+        covered = np.mean([one.low <= share <= one.high for one in found])
+        assert covered > 0.9
+
+
+def test_no_trials_say_nothing() -> None:
+    found = proportion(0, 0)
+    assert np.isnan(found.mean)
+    assert (found.low, found.high) == (0.0, 1.0)

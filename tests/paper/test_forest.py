@@ -13,7 +13,7 @@ from understudy.core import display
 from understudy.core.errors import SettingError
 from understudy.envs.forest import Dodge, Forest, blocked, depth
 from understudy.paper import forest as figure
-from understudy.paper import forest_trials
+from understudy.paper import forest_answers, forest_trials
 from understudy.paper.on_q_trials import Trials
 
 TINY = {"rounds": 3, "gradient_steps": 20, "hidden": (8,), "episodes_per_round": 2}
@@ -190,6 +190,31 @@ def test_a_part_alone_leaves_the_figure_unchanged(reproduce, monkeypatch, tmp_pa
     monkeypatch.setattr(forest_trials, "run_trials", fake_trials)
     assert reproduce("--parts", "ablation")[0] == 0
     assert [file.name for file in tmp_path.iterdir()] == ["forest-ablation.csv"]
+
+
+def test_the_part_answers_evaluates_returned_and_last_policies_within_the_budget(reproduce, monkeypatch, tmp_path):
+    novel = {**TINY, "rounds": 6, "episodes_per_round": 1, "ask": "novel", "queries_per_round": 2}
+    learners = {
+        "dagger, novel": lambda forest: us.dagger(**novel),
+        "daequil, novel": lambda forest: us.daequil(
+            critic="linear", moments=forest_trials.clear_swerve(forest), **novel
+        ),
+    }
+    monkeypatch.setattr(forest_answers, "ANSWERS", learners)
+    monkeypatch.setattr(forest_answers, "EPISODES", 3)
+    status, out, _ = reproduce("--parts", "answers", "--answers", 5)
+    assert status == 0
+    assert "at most 5 answers" in " ".join(out.split())
+    with (tmp_path / "forest-answers.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [file.name for file in tmp_path.iterdir()] == ["forest-answers.csv"]
+    assert len(rows) == 3 * 3 * 2  # two learners and the expert; three kinds of flights; two seeds
+    spent = {row["algorithm"]: int(row["queries"]) for row in rows}
+    assert spent["the expert"] == 0
+    assert 0 < spent["dagger"] <= 5
+    here = [float(row["std_return"]) for row in rows if row["algorithm"] == "dagger" and row["x_kind"] != "unseen"]
+    assert here == [0.0] * 4  # a deterministic policy flies one path
+    assert max(float(row["std_return"]) for row in rows if row["algorithm"] == "the expert") > 0
 
 
 def test_the_unseen_learners_have_the_linear_critic_of_the_figure():

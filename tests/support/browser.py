@@ -1,5 +1,6 @@
 """A headless Chromium for tests, controlled through its DevTools pipe. Needs the standard library only."""
 
+import base64
 import functools
 import itertools
 import json
@@ -25,6 +26,15 @@ FLAGS = (
     *("--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe"),
 )
 TIMEOUT = 30.0
+POLL = 0.02
+KEPT = (
+    "Page.loadEventFired",
+    "Runtime.exceptionThrown",
+    "Runtime.consoleAPICalled",
+    "Log.entryAdded",
+    "Network.requestWillBeSent",
+)
+"""Events that are kept. A page with a WebSocket has thousands of others."""
 NO_CHROMIUM = "no Chromium found (apt-get install chromium)"
 """Reason for skipping browser tests."""
 
@@ -81,19 +91,27 @@ class Browser:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
-            self._events.append(answer)
+            self._keep(answer)
 
-    def wait(self, method: str, session: str) -> None:
-        """Wait for an event."""
+    def load(self, session: str, method: str, **arguments: Any) -> None:
+        """Call a command that loads a page, and wait until it is loaded."""
+        loaded = ("Page.loadEventFired", session)
+        self._events = [event for event in self._events if (event["method"], event.get("sessionId")) != loaded]
+        self.call(method, session, **arguments)
         until = time.monotonic() + TIMEOUT
-        while not any(e.get("method") == method and e.get("sessionId") == session for e in self._events):
-            self._events.append(self._message(until))
+        while not any((event["method"], event.get("sessionId")) == loaded for event in self._events):
+            self._keep(self._message(until))
 
     def events(self, session: str) -> list[dict[str, Any]]:
         return [event for event in self._events if event.get("sessionId") == session]
 
-    def page(self, file: Path, width: int = 1100, height: int = 900, dark: bool = False) -> "Page":
-        return Page(self, file, width, height, dark)
+    def page(self, address: Path | str, width: int = 1100, height: int = 900, dark: bool = False) -> "Page":
+        """A page, of a file or a URL."""
+        return Page(self, address if isinstance(address, str) else address.resolve().as_uri(), width, height, dark)
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        if event.get("method") in KEPT:
+            self._events.append(event)
 
     def _message(self, until: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -107,20 +125,24 @@ class Browser:
 
 
 class Page:
-    """A loaded page with its errors and network requests."""
+    """A loaded page: its values, input, errors and network requests."""
 
-    def __init__(self, browser: Browser, file: Path, width: int, height: int, dark: bool):
+    def __init__(self, browser: Browser, url: str, width: int, height: int, dark: bool):
         self._browser = browser
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = browser.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        self.look(width, height, dark)
+        browser.load(self._session, "Page.navigate", url=url)
+
+    def look(self, width: int, height: int = 900, dark: bool = False) -> None:
+        """Set the size of the window and the colour scheme."""
         mobile = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=file.resolve().as_uri())
-        browser.wait("Page.loadEventFired", self._session)
 
     def call(self, method: str, **arguments: Any) -> dict[str, Any]:
         return self._browser.call(method, self._session, **arguments)
@@ -131,6 +153,55 @@ class Page:
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']['exception'].get('description')}")
         return answer["result"].get("value")
+
+    def until(self, script: str, seconds: float = TIMEOUT) -> Any:
+        """Wait until a JavaScript expression is true, and return its value. It may throw before."""
+        end = time.monotonic() + seconds
+        while True:
+            answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+            value = answer["result"].get("value")
+            if value and "exceptionDetails" not in answer:
+                return value
+            if time.monotonic() > end:
+                raise AssertionError(f"not true after {seconds:g} s: {script}")
+            time.sleep(POLL)
+
+    def reload(self) -> None:
+        self._browser.load(self._session, "Page.reload")
+
+    def close(self) -> None:
+        self._browser.call("Target.closeTarget", targetId=self._target)
+
+    def click(self, selector: str) -> None:
+        """A click of the mouse in the middle of an element, which must be there, visible and enabled."""
+        where = self.run(f"""(() => {{
+            const node = document.querySelector({json.dumps(selector)});
+            node.scrollIntoView({{block: "center", behavior: "instant"}});
+            const box = node.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2;
+            const hit = document.elementFromPoint(x, y);
+            return [x, y, Boolean(hit && (node === hit || node.contains(hit) || hit.contains(node))) && !node.disabled];
+        }})()""")
+        if not where[2]:
+            raise AssertionError(f"{selector} cannot be clicked")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=where[0], y=where[1], button="left", clickCount=1)
+
+    def key(self, code: str, down: bool = True, up: bool = True) -> None:
+        """Press a key and release it, or one of the two. `code` is a KeyboardEvent.code."""
+        text = {"Space": " ", "Enter": "\r"}.get(code, "")
+        name = code.removeprefix("Key").lower() if code.startswith("Key") else text.strip() or code
+        number = {"Space": 32, "Enter": 13, "Backspace": 8, "Tab": 9, "Escape": 27}.get(code, 0)
+        more: dict[str, Any] = {"code": code, "key": name, "windowsVirtualKeyCode": number}
+        if down:
+            kind = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+            self.call("Input.dispatchKeyEvent", **more, **kind)
+        if up:
+            self.call("Input.dispatchKeyEvent", **more, type="keyUp")
+
+    def screenshot(self, file: Path, whole: bool = True) -> None:
+        """Write a PNG of the whole page, or of the window."""
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        file.write_bytes(base64.b64decode(data))
 
     @property
     def errors(self) -> list[str]:

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 import understudy as us
 from support.algorithms import Classifier
-from understudy.collect.rollouts import Episodes
+from understudy.collect.recorder import Episodes
 from understudy.core.errors import NeedsError, WorkerError
 from understudy.core.notices import UnderstudyWarning
 from understudy.core.types import Info, Transition

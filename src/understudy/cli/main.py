@@ -30,6 +30,10 @@ COMMANDS = {
         "Evaluate a run's policies and print the gap to the expert.",
         "understudy.cli.commands:evaluate_command",
     ),
+    "console": (
+        "Open a page where a person demonstrates, takes over and answers: understudy console --env ENV.",
+        "understudy.cli.console_command:console_command",
+    ),
     "export": (
         "Write a policy for programs without understudy: NumPy, ONNX or JAX.",
         "understudy.cli.export_command:export_command",
@@ -137,7 +141,7 @@ def run_command(words: Sequence[str]) -> int:
     if words in ([], ["help"], ["-h"]) or (len(words) == 1 and words[0] in GROUPS):
         words = [*(word for word in words if word in GROUPS), "--help"]
     name = _name(words)
-    if name == "train":  # its options depend on the algorithm
+    if name in ("train", "console"):  # their options depend on the algorithm
         status: int = load(COMMANDS[name][1])(words[1:])
         return status
     _app(name).cli(prog="understudy", description=ABOUT, args=words)

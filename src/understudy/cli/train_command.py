@@ -112,15 +112,15 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
         quick = " quick: from seconds to two minutes on two CPU cores." if QUICK in algorithm.presets else ""
         about = tyro.conf.arg(help=f"Named settings, which become the defaults of the other options.{quick}")
         fields.append(("preset", Annotated[Literal[(DEFAULT, *algorithm.presets)], about], DEFAULT))
-    fields.append(("algorithm", Annotated[algorithm, tyro.conf.arg(name="")], _default(settings)))
-    fields.append(("run", OmitArgPrefixes[RunOptions], _default(RunOptions())))
+    fields.append(("algorithm", Annotated[algorithm, tyro.conf.arg(name="")], default_of(settings)))
+    fields.append(("run", OmitArgPrefixes[RunOptions], default_of(RunOptions())))
     kind: Any = QueryOptions if "expert" in algorithm.card.needs else ExpertOptions
-    fields.append(("expert", OmitArgPrefixes[kind], _default(kind())))
+    fields.append(("expert", OmitArgPrefixes[kind], default_of(kind())))
     if kind is ExpertOptions:
         _refuse(QueryOptions, ExpertOptions, f"{name} queries no expert", rest)
     if "environment" in algorithm.card.needs:
         in_run_box = tyro.conf.arg(name="run")  # --help lists them among the "run options"
-        fields.append(("workers", Annotated[OmitArgPrefixes[WorkerOptions], in_run_box], _default(WorkerOptions())))
+        fields.append(("workers", Annotated[OmitArgPrefixes[WorkerOptions], in_run_box], default_of(WorkerOptions())))
     else:
         _refuse(WorkerOptions, None, f"{name} steps no environment", rest)
     arguments: Any = dataclasses.make_dataclass("Arguments", fields)
@@ -130,7 +130,8 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
     return parsed.algorithm, parsed.run, parsed.expert, workers
 
 
-def _default(value: Any) -> Any:
+def default_of(value: Any) -> Any:
+    """A field of a dataclass with this default."""
     return dataclasses.field(default_factory=lambda: value)
 
 
@@ -146,14 +147,19 @@ def _refuse(options: type, allowed: type | None, reason: str, words: list[str]) 
 
 def _preset(words: list[str]) -> str:
     """The name after --preset. It is read first, since it decides the defaults of the other options."""
+    return option(words, "--preset") or DEFAULT
+
+
+def option(words: list[str], flag: str) -> str | None:
+    """The value after an option of the words; None if it is not given."""
     for index, word in enumerate(words):
-        if word.startswith("--preset="):
-            return word.removeprefix("--preset=")
-        if word == "--preset":
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+        if word == flag:
             if index + 1 == len(words):
-                raise SettingError("--preset needs a name")
+                raise SettingError(f"{flag} needs a name")
             return words[index + 1]
-    return DEFAULT
+    return None
 
 
 def _train(

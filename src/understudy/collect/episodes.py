@@ -22,6 +22,7 @@ from understudy.envs import Environment
 from understudy.envs.values import ActionValueEstimator
 from understudy.experts.expert import query_expert
 from understudy.game import Algorithm
+from understudy.game.asking import chooses, questions
 from understudy.policies import Policy
 
 
@@ -65,6 +66,10 @@ class JaxEpisodes(InProgram):
             gate = Gate(algorithm, state, self.expert, index, budget, self.deterministic)
         episodes = play(self.env, algorithm.acting_policy(state), keys, False, gate, self.values is not None)
         order, chosen = _answer_order(episodes, self.env.spec.horizon)
+        if self.expert is not None and chooses(algorithm):
+            steps, real = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (episodes.steps, episodes.alive))
+            # 0 and 1 are used by the split, 2 below
+            order, chosen = questions(algorithm, state, steps, real, jax.random.fold_in(key, 3))
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[order], episodes)
         steps = flat.steps._replace(round=jnp.full(order.shape, index, jnp.int32))
         size = jnp.where(index == 0, 0, episodes.alive.sum()).astype(jnp.int32)

@@ -16,10 +16,13 @@ from understudy.collect.recorder import Episodes
 from understudy.collect.rollout_pool import RolloutPool, rollout_pool
 from understudy.collect.rollouts import MakeVector, rollout
 from understudy.collect.worker import STEP_TIMEOUT
+from understudy.core.errors import SettingError
 from understudy.core.types import ActionValues, Continuous, Dataset, State, Transition
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.experts.expert import Expert
-from understudy.game import Algorithm
+from understudy.experts.respondent import AskedRound, Respondent
+from understudy.game import Algorithm, asking
+from understudy.game.asking import Questions
 
 
 class HostCollector(Collector):
@@ -38,6 +41,8 @@ class HostCollector(Collector):
         workers: int | None = None,
         step_timeout: float = STEP_TIMEOUT,
     ):
+        if expert is not None and expert.respondent is not None and len(seeds) > 1:
+            raise SettingError(f"there are {len(seeds)} runs, and {expert.name} answers for one: pass a single seed")
         super().__init__(GivenEpisodes(), NO_LIMIT if expert is None or expert.limit is None else expert.limit)
         self.env, self.expert, self.seeds, self.workers, self.step_timeout = env, expert, seeds, workers, step_timeout
         self._pool: RolloutPool | None = None
@@ -58,10 +63,14 @@ class HostCollector(Collector):
         algorithm, index = request.algorithm, request.round
         capacity = algorithm.episodes_per_round * self.env.spec.horizon
         policies = request.policies() if index else None
-        states = request.states() if index and algorithm.gated else None
+        choosing = self.expert is not None and asking.chooses(algorithm)
+        states = request.states() if index and (algorithm.gated or choosing) else None
         queries, active = request.queries(), request.active()
+        respondent = None if self.expert is None else self.expert.respondent
+        if respondent is not None and policies is not None and active[0]:
+            return jax.tree.map(lambda x: np.asarray(x)[None], self._asked(request, respondent, policies, states))
         sent: dict[int, Future[Episodes]] = {}
-        if self._pool is not None and policies is not None and states is None:
+        if self._pool is not None and policies is not None and not algorithm.gated:
             for run in np.flatnonzero(active).tolist():  # the workers' episodes, while the expert answers
                 policy, seed = _row(policies, run), self.seeds[run]
                 job = (policy, algorithm.episodes_per_round, _streams(seed, index)[0], False, seed)
@@ -73,15 +82,50 @@ class HostCollector(Collector):
                 continue
             left = self.limit - int(queries[run])
             state = None if states is None else _row(states, run)
-            play = partial(self._episodes, algorithm, _row(policies, run), state, seed, index, left)
+            gate_state = state if algorithm.gated else None
+            play = partial(self._episodes, algorithm, _row(policies, run), gate_state, seed, index, left)
             if run in sent:
                 episodes, random = sent[run].result(), np.random.default_rng(_streams(seed, index)[1])
             elif self._pool is not None:
                 episodes, random = self._pool.stepwise(play, seed)
             else:
                 episodes, random = play(None, 0)
-            runs.append(self._answered(algorithm, episodes, capacity, index, left, random))
+            chosen = _questions(algorithm, state, episodes, capacity, seed, index) if choosing else None
+            runs.append(self._answered(algorithm, episodes, capacity, index, left, random, chosen))
         return jax.tree.map(lambda *parts: np.stack(parts), *runs)
+
+    def _asked(self, request: Request, respondent: Respondent, policies: Any, states: State | None) -> Collected:
+        """The data of the only run, with the answers of an expert that declines some queries."""
+        algorithm, index, seed = request.algorithm, request.round, self.seeds[0]
+        capacity, left = algorithm.episodes_per_round * self.env.spec.horizon, self.limit - int(request.queries()[0])
+        asked = respondent.recall(index)
+        if asked is None:
+            state = None if states is None else _row(states, 0)
+            gate_state = state if algorithm.gated else None
+            play = partial(self._episodes, algorithm, _row(policies, 0), gate_state, seed, index, left)
+            episodes, _ = play(None, 0) if self._pool is None else self._pool.stepwise(play, seed)
+            chosen = None
+            if state is not None and asking.chooses(algorithm):
+                chosen = _questions(algorithm, state, episodes, capacity, seed, index)
+            asked = _asked_round(episodes, index, _streams(seed, index)[0], chosen)
+        if len(asked.steps.t) > capacity:
+            raise SettingError(
+                f"round {index} has {len(asked.steps.t)} steps, and {algorithm.episodes_per_round} episodes have "
+                f"{capacity}: set episodes_per_round as it was"
+            )
+        assert self.expert is not None
+        answers = self.expert.query_some(asked, left, self.env.spec)
+        count, rest = len(answers.rows), np.setdiff1d(np.arange(len(asked.steps.t)), answers.rows)
+        order = np.concatenate([answers.rows, rest])
+        padded = Transition(*(_padded(np.asarray(column)[order], capacity) for column in asked.steps))
+        padded = padded._replace(round=np.full(capacity, index, np.int32))
+        return Collected(
+            Dataset(padded, np.int32(len(order))),
+            expert_actions=_padded(answers.actions, capacity),
+            answered=np.arange(capacity) < count,
+            mean_return=np.float32(asked.mean_return),
+            answers=np.int32(count),
+        )
 
     def _episodes(
         self,
@@ -110,6 +154,8 @@ class HostCollector(Collector):
         if self.expert is None:
             return None
         expert, count = self.expert, algorithm.episodes_per_round
+        if expert.respondent is not None:  # it answers afterwards: the learner acts everywhere
+            return HostGate(algorithm, state, index, count, 0, _nobody, jax.random.key(seed))
 
         def query(obs: np.ndarray, t: np.ndarray) -> np.ndarray:
             return expert.query(obs, self.env.spec, random, t)
@@ -124,6 +170,7 @@ class HostCollector(Collector):
         index: int,
         left: int,
         random: np.random.Generator,
+        questions: Questions | None = None,
     ) -> Collected:
         """The episodes of a run, with at most `left` answers of the expert. Answered steps come first."""
         steps = Transition(*(np.asarray(episodes.flat(column)) for column in episodes.steps))
@@ -133,6 +180,8 @@ class HostCollector(Collector):
             order = np.argsort(np.where(query, rank, self.env.spec.horizon), kind="stable")
             steps, by_expert = Transition(*(column[order] for column in steps)), by_expert[order]
             chosen = int(query.sum())
+        if questions is not None:
+            steps, chosen = Transition(*(column[questions.order] for column in steps)), int(questions.count)
         padded = Transition(*(_padded(column, capacity) for column in steps))
         padded = padded._replace(round=np.full(capacity, index, np.int32))
         mean_return = np.float32(episodes.returns.mean())
@@ -168,6 +217,38 @@ class HostCollector(Collector):
         if algorithm.card.values:
             return collected._replace(action_values=ActionValues(act, np.zeros(capacity, np.float32)))
         return collected._replace(expert_actions=act)
+
+
+def _questions(
+    algorithm: Algorithm, state: State, episodes: Episodes, capacity: int, seed: int, index: int
+) -> Questions:
+    """The steps at which to query the expert. The arrays are padded, so that the program is compiled once."""
+    steps = Transition(*(_padded(episodes.flat(np.asarray(column)), capacity) for column in episodes.steps))
+    size = int(episodes.lengths.sum())
+    stream = _streams(seed, index)[2]  # the gate's, and there is none
+    key = jax.random.key(int(stream.generate_state(1)[0]))
+    order, count = jax.device_get(_choose(algorithm, state, steps, np.arange(capacity) < size, key))
+    return Questions(order[:size], count)
+
+
+_choose = jax.jit(asking.questions)
+
+
+def _asked_round(episodes: Episodes, index: int, seed: int, questions: Questions | None = None) -> AskedRound:
+    """A round's episodes, end to end, with the rows that the algorithm chose in the order in which they are asked."""
+    steps = Transition(*(np.asarray(episodes.flat(column)) for column in episodes.steps))
+    candidates = np.arange(len(steps.t)) if questions is None else np.asarray(questions.order[: int(questions.count)])
+    if episodes.decisions is not None:
+        query, rank = (episodes.flat(np.asarray(column)) for column in episodes.decisions[:2])
+        order = np.argsort(rank, kind="stable")
+        candidates = order[query[order]]
+    rewards = episodes.flat(episodes.rewards)
+    chosen = episodes.decisions is not None or questions is not None
+    return AskedRound(index, steps, episodes.lengths, rewards, candidates, chosen, seed)
+
+
+def _nobody(obs: np.ndarray, t: np.ndarray) -> np.ndarray:
+    raise AssertionError("an expert without a budget acts nowhere")
 
 
 def _row(batch: Any, run: Any) -> Any:

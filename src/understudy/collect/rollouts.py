@@ -63,7 +63,7 @@ def rollout(
     compiled = isinstance(env, Environment) and isinstance(policy, Policy) and gate is None
     check_episodes(env.spec, episodes, env.spec.horizon if compiled else 1)  # a compiled one is padded to the horizon
     if isinstance(env, GymnasiumEnvironment):
-        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
+        seeds = episode_seeds(seed, episodes)
         if env.maker.only_copy and episodes > 1:
             return _one_by_one(env, policy, seeds, deterministic, gate)
         return _in_gymnasium(env, vector or env.vector, policy, seeds, seed, deterministic, gate)
@@ -80,6 +80,11 @@ def rollout(
     lengths = alive.sum(axis=1)
     success = None if reported is None else reported[np.arange(episodes), lengths - 1].astype(np.float32)
     return Episodes(steps, rewards, lengths, success=success)
+
+
+def episode_seeds(seed: int, episodes: int) -> list[int]:
+    """The seeds with which `rollout` resets a Gymnasium environment."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
 
 
 class EpisodeBatch(NamedTuple):

@@ -52,12 +52,14 @@ def imitation_gap(expert: Sample, learner: Sample) -> Interval:
     return difference(expert, learner)
 
 
-def proportion(successes: int, size: int) -> Interval:
-    """A share of independent trials with its 95% confidence interval (Wilson), which stays within 0 and 1."""
-    share, z = successes / size, 1.959963984540054
-    center, reach = share + z**2 / (2 * size), z * (share * (1 - share) / size + z**2 / (4 * size**2)) ** 0.5
-    low, high = (center - reach) / (1 + z**2 / size), (center + reach) / (1 + z**2 / size)
-    return Interval(share, max(low, 0.0), min(high, 1.0))
+def proportion(successes: float, trials: int) -> Interval:
+    """A share of trials with Wilson's 95% confidence interval, which is never empty or outside 0 to 1."""
+    if trials == 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    z, share = 1.959963984540054, successes / trials
+    center = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    reach = z / (1 + z**2 / trials) * (share * (1 - share) / trials + z**2 / (4 * trials**2)) ** 0.5
+    return Interval(share, max(0.0, center - reach), min(1.0, center + reach))
 
 
 def p_less(ours: Sample, theirs: Sample) -> float:

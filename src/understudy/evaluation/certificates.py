@@ -214,7 +214,7 @@ def certify(
     made: list[Certificate] = []
     learner = None
     if environment is not None and {"reward", "on-Q"} & set(wanted):
-        learner = _steps(_episodes(environment, policy, episodes, seeds[2], workers, step_timeout))
+        learner = episode_steps(_episodes(environment, policy, episodes, seeds[2], workers, step_timeout))
     if "reward" in wanted and learner is not None:
         made += judge.reward(learner)
     if "off-Q" in wanted:
@@ -240,7 +240,7 @@ class _Judge:
         counts = (len(expert.lengths), len(learner.lengths))
         pilots = (pilots_of(counts[0]), pilots_of(counts[1]))
         kernel = Kernel.fit(self.spec, expert.episodes(0, pilots[0]))
-        contrast = two_samples(episode_gram(kernel, _joined(expert, learner)), counts, pilots, SAMPLE_DIAMETER)
+        contrast = two_samples(episode_gram(kernel, joined(expert, learner)), counts, pilots, SAMPLE_DIAMETER)
         cut = expert.cut(horizon) + learner.cut(horizon)
         why = (f"{cut} episodes were cut before step {horizon} without an end; their steps count as repeated",)
         made = self._certificate(
@@ -267,7 +267,7 @@ class _Judge:
         pilots: tuple[int, int],
     ) -> Certificate:
         """gap = T ⟨f, μ_E − μ_π⟩ + gap of r − f, with f fitted on the pilot episodes, which are not judged."""
-        pilot = _joined(expert.episodes(0, pilots[0]), learner.episodes(0, pilots[1]))
+        pilot = joined(expert.episodes(0, pilots[0]), learner.episodes(0, pilots[1]))
         rewards = np.asarray(pilot.rewards, np.float64)
         rows = evenly_spaced(len(rewards), FITTED_STEPS)
         points = kernel.of(pilot)[rows]
@@ -409,13 +409,13 @@ def _space(kernel: Kernel) -> str:
     return f"the space of the Gaussian kernel with bandwidth {kernel.bandwidth:.3g} (standardized units)"
 
 
-def _joined(x: Steps, y: Steps) -> Steps:
+def joined(x: Steps, y: Steps) -> Steps:
     rewards = None if x.rewards is None or y.rewards is None else np.concatenate([x.rewards, y.rewards])
     t, obs, act, lengths, terminal = (np.concatenate(pair) for pair in list(zip(x, y, strict=True))[:5])
     return Steps(t, obs, act, lengths, terminal, rewards)
 
 
-def _steps(episodes: Episodes) -> Steps:
+def episode_steps(episodes: Episodes) -> Steps:
     steps, ends = episodes.steps, episodes.lengths - 1
     rows = np.arange(len(ends))
     t, obs, act = (episodes.flat(np.asarray(column)) for column in (steps.t, steps.obs, steps.act))

@@ -27,6 +27,7 @@ from understudy.experts.answers import ask, check_numbers, check_range
 from understudy.experts.bundled import bundled_experts, load_expert
 from understudy.experts.files import KINDS, expert_file
 from understudy.experts.functions import FEWEST, BatchFunction, Function, name_of, predicting, trial_rows
+from understudy.experts.respondent import Answers, AskedRound, Respondent
 from understudy.policies import Policy
 from understudy.policies.actor import Actor, check_fits
 from understudy.policies.networks import Activation
@@ -41,7 +42,7 @@ ValueFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class Expert:
     """An expert, and how often a run may query it."""
 
-    source: Policy | Function
+    source: Policy | Function | Respondent
     limit: int | None = None
     """The maximal number of queries of each run; None: no limit."""
     deterministic: bool = False
@@ -64,6 +65,11 @@ class Expert:
         return "the expert" if isinstance(self.source, Policy) else f"the expert {name_of(self.source)}"
 
     @property
+    def respondent(self) -> Respondent | None:
+        """The expert as one that answers only some states, such as a person; None if it answers all."""
+        return self.source if isinstance(self.source, Respondent) else None
+
+    @property
     def policy(self) -> Policy | None:
         """The expert as a policy for use inside a compiled program, or None if it is a function."""
         return self.source if isinstance(self.source, Policy) else None
@@ -73,15 +79,32 @@ class Expert:
     ) -> np.ndarray:
         """The expert's actions in a batch of states. `t` is the time step of each state (default: 0)."""
 
-        def answer() -> Any:
-            if not isinstance(self.source, Policy):
-                return self.source(np.array(obs))  # a copy: it may write to it
-            carry = self.source.reset(random, (len(obs),))
-            carry = carry if t is None else carry._replace(t=t)
-            return self.source.mode(carry, obs) if self.deterministic else self.source.draw(carry, obs, random)
+        if isinstance(self.source, Respondent):
+            raise NeedsError(f"{self.name} answers after episodes, and cannot act in them: pass another expert")
+        source = self.source
 
-        actions = ask(self.name, answer, len(obs), self.timeout)
-        actions = check_numbers(self.name, "actions", actions, (len(obs), *spec.action.shape))
+        def answer() -> Any:
+            if not isinstance(source, Policy):
+                return source(np.array(obs))  # a copy: it may write to it
+            carry = source.reset(random, (len(obs),))
+            carry = carry if t is None else carry._replace(t=t)
+            return source.mode(carry, obs) if self.deterministic else source.draw(carry, obs, random)
+
+        return self._checked(ask(self.name, answer, len(obs), self.timeout), len(obs), spec)
+
+    def query_some(self, asked: AskedRound, most: int, spec: Spec) -> Answers:
+        """The answers of a respondent to at most `most` of a round's candidates."""
+        assert isinstance(self.source, Respondent)
+        rows, actions = self.source.answer(asked, most)
+        rows = np.asarray(rows)
+        fits = rows.ndim == 1 and len(rows) <= most and len(np.unique(rows)) == len(rows)
+        if not fits or not np.isin(rows, asked.candidates).all():
+            raise SpecError(f"{self.name} answered rows that it was not asked about, or more than {most}")
+        return Answers(rows.astype(np.int64), self._checked(actions, len(rows), spec))
+
+    def _checked(self, actions: Any, count: int, spec: Spec) -> np.ndarray:
+        """Answers as actions of the environment. Raises if they are none."""
+        actions = check_numbers(self.name, "actions", actions, (count, *spec.action.shape))
         if self.clip and isinstance(spec.action, Continuous):
             actions = np.clip(actions, spec.action.low, spec.action.high)
         check_range(self.name, actions, spec.action)
@@ -92,7 +115,7 @@ class Expert:
 
         The answers are not used, and do not count as queries.
         """
-        if not isinstance(self.source, Policy) and len(obs) and obs.shape[1:] == spec.obs_shape:
+        if not isinstance(self.source, Policy | Respondent) and len(obs) and obs.shape[1:] == spec.obs_shape:
             self.query(trial_rows(obs[:FEWEST], spec), spec, np.random.default_rng(0))
 
     def query_values(self, obs: np.ndarray, act: np.ndarray) -> np.ndarray:
@@ -187,7 +210,7 @@ def _of_name(given: str, env: Environment | GymnasiumEnvironment) -> Expert:
 def _of_object(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
     """The expert of an object of Python."""
     if isinstance(given, Expert):
-        if isinstance(given.source, Policy | BatchFunction):
+        if isinstance(given.source, Policy | BatchFunction | Respondent):
             return given
         found = as_expert(given.source, env)
         values = found.values if given.values is None else given.values
@@ -197,7 +220,7 @@ def _of_object(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:
     if isinstance(given, Actor):
         check_fits(given, env)
         return Expert(given.policy, deterministic=True)
-    if isinstance(given, Policy):
+    if isinstance(given, Policy | Respondent):
         return Expert(given)
     if callable(getattr(given, "predict", None)) and not isinstance(given, type):
         return Expert(BatchFunction(predicting(given), _shapes(env)))

@@ -4,7 +4,7 @@ Imports core and policies. Public: `Algorithm`, `Card` and their companions belo
 `payoffs` (the three games), `critics` and `kernels` (moment functions), `features` (moments that a user chooses),
 `losses` (supervised losses), `players` (how a side moves), `solvers` (primal and dual rounds), `sampling`
 (minibatches), `stopping`, `best` (best policy so far), `schedule` (collecting while learning), `gating` (calls of a
-gate), `user_code` (errors of user functions).
+gate), `asking` (states at which the expert is queried), `user_code` (errors of user functions).
 """
 
 from understudy.game.algorithm import (

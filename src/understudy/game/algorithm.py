@@ -81,6 +81,9 @@ class Algorithm(eqx.Module):
     rounds: eqx.AbstractVar[int]
     episodes_per_round: ClassVar[int] = 0
     """Episodes that a run collects in a round. On-Q algorithms have a field of this name."""
+    ask: ClassVar[str] = "all"
+    queries_per_round: ClassVar[int | None] = None
+    """Where the expert is queried after the episodes, see `asking`. On-Q algorithms have fields of these names."""
     moments: ClassVar[Any] = None
     """The user's moment function (`features`). Algorithms that take one have a field of this name."""
     has_critic: ClassVar[bool] = True

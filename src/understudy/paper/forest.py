@@ -17,12 +17,13 @@ from understudy.envs.forest import Forest
 from understudy.evaluation import drawing
 from understudy.paper import forest_trials, published
 from understudy.paper.figure_studies import check_out
+from understudy.paper.forest_answers import run_answers
 from understudy.paper.forest_trials import DEMONSTRATIONS, Learner
 from understudy.paper.on_q_trials import COLUMNS, Trials, provenance_columns
 from understudy.policies import Policy
 from understudy.train.tables import write_csv
 
-Part = Literal["figure", "ablation", "budget", "unseen"]
+Part = Literal["figure", "ablation", "budget", "unseen", "answers"]
 CLONED_FLIGHTS = (10, 20, 40, 80, 160)
 """Demonstrated flights for cloning, to compare the value of expert actions."""
 TRAINING_FORESTS, UNSEEN_FORESTS = 20, 100
@@ -43,20 +44,23 @@ def reproduce_forest(
     parts: tuple[Part, ...] = ("figure",),
     trials: int = 10,
     queries: int = 3000,
+    answers: int = 100,
     out: Path_ = None,
 ) -> None:
     """Distance by round for DAgger and for DAeQuIL with the paper's moments and with others.
 
     Args:
         parts: Parts to run. figure: the paper's figure. budget: cloning with as many expert actions, drawn in the
-            figure. unseen: train in 20 forests and evaluate in 100 others. ablation: other moments.
+            figure. unseen: train in 20 forests and evaluate in 100 others. ablation: other moments. answers: few
+            expert queries, as a person would answer.
         trials: Seeds per learner.
         queries: Expert queries per run in the part unseen.
+        answers: Expert queries per run in the part answers.
         out: CSV file of the distances; figures and the other parts' files are written next to it. Default:
             docs/results/forest.csv.
     """
     check_whole(2, trials=trials)
-    check_whole(1, queries=queries)
+    check_whole(1, queries=queries, answers=answers)
     path = Path(out or "docs/results/forest.csv")
     check_out(path, *(_part_path(path, part) for part in parts if part != "figure"))
     forest, results, ablation = Forest(), _Results(), _Results()
@@ -74,6 +78,9 @@ def reproduce_forest(
     if "ablation" in parts:
         _run_learners(forest_trials.ABLATION, forest, trials, _part_path(path, "ablation"), ablation)
         _print(ablation.trials, expert)
+    if "answers" in parts:
+        unseen = Forest.plant(jax.random.key(1001), UNSEEN_FORESTS)
+        run_answers(forest, unseen, answers, range(trials), _part_path(path, "answers"))
     for name, distance in results.unseen.items():
         print(
             f"{name}: {distance} m in {UNSEEN_FORESTS} unseen forests (mean ± 95% interval, Student's t over forests)."
@@ -83,7 +90,7 @@ def reproduce_forest(
         f"\nPublished: the expert {published.FOREST_EXPERT:.0f}, DAgger {published.FOREST['dagger'][0]:.0f} to "
         f"{published.FOREST['dagger'][1]:.0f}, DAeQuIL between {low:.0f} and {high:.0f} from round to round."
     )
-    files = [_part_path(path, part) for part in ("budget", "unseen", "ablation") if part in parts]
+    files = [_part_path(path, part) for part in ("budget", "unseen", "ablation", "answers") if part in parts]
     print(f"Distances: {', '.join(map(str, ([path] if drawn else []) + files))}.")
     if drawn:
         print(f"Figure: {path.with_suffix('.png')}")

@@ -6,7 +6,7 @@ of expert actions compared with cloning, and evaluation in forests that were not
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -64,6 +64,17 @@ def clear_swerve(forest: Forest) -> Features:
     return moments
 
 
+@cache
+def _usual_forest() -> Forest:
+    with jax.ensure_compile_time_eval():
+        return Forest()
+
+
+def clear_swerve_at_home(obs: Array, act: Array) -> Float[Array, " 3"]:
+    """`clear_swerve` in the forest of the figure, which `--env Forest` is too: for `understudy console --moments`."""
+    return clear_swerve(_usual_forest())(obs, act)
+
+
 def select(indices: list[int], moments: Moments) -> Moments:
     """The moments with these indices."""
 
@@ -116,6 +127,16 @@ UNSEEN: dict[str, Learner] = {
     "dagger, forest": lambda forest: DAgger.preset("forest", rounds=61, episodes_per_round=20),
     "daequil, the paper's two moments": _network(_paper, rounds=61, episodes_per_round=20),
     f"daequil, {DAEQUIL}": _linear(clear_swerve, rounds=61, episodes_per_round=20),
+}
+ONE_FLIGHT = {"episodes_per_round": 1, "rounds": 121}
+"""A deterministic policy flies one path, so one flight a round shows all of it. The budget ends the run."""
+NOVEL = {**ONE_FLIGHT, "ask": "novel", "queries_per_round": 10}
+ANSWERS: dict[str, Learner] = {
+    "dagger, every state of one flight": lambda forest: DAgger.preset("forest", **ONE_FLIGHT),
+    "dagger, ten novel states": lambda forest: DAgger.preset("forest", **NOVEL),
+    "daequil, every state of ten flights": _linear(clear_swerve),
+    "daequil, every state of one flight": _linear(clear_swerve, **ONE_FLIGHT),
+    "daequil, ten novel states": _linear(clear_swerve, **NOVEL),
 }
 
 
@@ -177,16 +198,6 @@ def fly_unseen(
     demonstrations = record(forest, None, 2 * len(forest.trees), seed=0)
     expert = Expert(forest.expert()).budget(queries)
 
-    @partial(jax.jit, static_argnames=("flights",))
-    def fly(policy: Policy | None, flights: int) -> Array:
-        keys = jax.random.split(jax.random.key(0), flights)
-
-        def one(trees: Array) -> Array:
-            other = Forest(trees[None])  # the observation of several forests includes the index of the forest
-            return play(other, policy or other.expert(), keys, policy is not None).rewards.sum(1)
-
-        return jax.lax.map(one, others.trees).T
-
     distances = {}
     for name, learner in learners.items():
         with progress(f"{name}, {len(forest.trees)} forests") as report:
@@ -195,5 +206,20 @@ def fly_unseen(
             )
         if result.interrupted:
             raise KeyboardInterrupt("finished learners are saved")
-        distances[name] = np.concatenate([np.asarray(fly(actor.policy, 1)) for actor in result.policies])
-    return {**distances, EXPERT: np.asarray(fly(None, seeds))}
+        distances[name] = np.concatenate([np.asarray(fly(others, actor.policy, 1)) for actor in result.policies])
+    return {**distances, EXPERT: np.asarray(fly(others, None, seeds))}
+
+
+@partial(jax.jit, static_argnames=("flights", "indexed"))
+def fly(others: Forest, policy: Policy | None, flights: int, indexed: bool = True) -> Float[Array, "flights forests"]:
+    """Distances in each of several forests, of a policy or of the expert (None).
+
+    `indexed`: the policy was trained in several forests, whose observations end with the index of the forest.
+    """
+    keys = jax.random.split(jax.random.key(0), flights)
+
+    def one(trees: Array) -> Array:
+        other = Forest(trees[None] if indexed else trees)
+        return play(other, policy or other.expert(), keys, policy is not None).rewards.sum(1)
+
+    return jax.lax.map(one, others.trees).T

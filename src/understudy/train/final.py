@@ -9,8 +9,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from understudy.collect.recorder import Episodes
 from understudy.collect.rollout_pool import rollout_pool
-from understudy.collect.rollouts import Episodes, rollout
+from understudy.collect.rollouts import rollout
 from understudy.core.errors import UnderstudyError
 from understudy.core.notices import notice
 from understudy.core.progress import Display, Progress

@@ -103,7 +103,8 @@ def imitate(
         checkpoint: A file that stores the state of training at intervals. The same call resumes from it: to the same
             policies without an environment or in a JAX environment, with new episodes in Gymnasium. Remove it once the
             result is saved.
-        visit: Called after each round with its number and a function that returns the states of all runs.
+        visit: Called after each round with its number and a function that returns the states of all runs. If it returns
+            True, training ends there, as after Ctrl-C.
         policy_obs: Indices of the observation that the policy sees, or names of its parts (default: all).
         critic_obs: Those that critics and moment functions see (default: all).
         workers: Processes that step a Gymnasium environment (0: this process). The policies do not depend on it.

@@ -59,8 +59,11 @@ class Training:
     interrupted: bool
 
 
-Visit = Callable[[int, Callable[[], State]], None]
-"""Called after each round with its number, from 1, and a function that returns the states of all runs."""
+Visit = Callable[[int, Callable[[], State]], bool | None]
+"""Called after each round with its number, from 1, and a function that returns the states of all runs.
+
+It may return True to end training after this round, as Ctrl-C does.
+"""
 
 
 class Log(Protocol):
@@ -160,10 +163,14 @@ class _Loop:
                         self._read(progress)
                 self.unread.extend(calls)
                 if visit is not None:
-                    visit(index + 1, self._states)
+                    if self.collector.waits_for_round:  # report the round first: a person may look at it in `visit`
+                        self._read(progress)
+                    if visit(index + 1, self._states):
+                        interrupt.set()
                 early = self.collector.checkpoint_first_round and index == first
                 if self.checkpoint is not None and (self.checkpoint.due or early):
-                    self._read(progress)
+                    if self.unread:
+                        self._read(progress)
                     self._save(self.checkpoint)
             if self.unread:
                 self._read(progress)

@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
-from understudy.collect.rollouts import Episodes
+from understudy.collect.recorder import Episodes
 from understudy.core.types import Dataset, Spec, Transition
 from understudy.evaluation.embeddings import action_vectors, evenly_spaced, standardized
 from understudy.game.kernels import bandwidth_of

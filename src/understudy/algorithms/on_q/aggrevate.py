@@ -48,6 +48,7 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition, appended
 from understudy.game import QUICK, Algorithm, Card
+from understudy.game.asking import Ask, check_asking, most_answers
 from understudy.game.critics import TimedCritic
 from understudy.game.features import Features, check_features, state_action
 from understudy.game.losses import cloning_loss
@@ -115,6 +116,10 @@ class AggreVaTe(Algorithm):
     """Rounds. The first is behavioral cloning on the demonstrations."""
     episodes_per_round: int = eqx.field(static=True, default=10)
     """Episodes collected per round."""
+    ask: Ask = eqx.field(static=True, default="all")
+    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
+    queries_per_round: int | None = eqx.field(static=True, default=None)
+    """Queries per round, at most. None: no limit."""
     gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of the policy per round."""
     critic_steps: int = eqx.field(static=True, default=2_000)
@@ -134,12 +139,13 @@ class AggreVaTe(Algorithm):
         check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
         check_features(self.moments)
+        check_asking(self.ask, self.queries_per_round, gated=False)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AggreVaTeState:
         policy_key, critic_key = jax.random.split(key)
         policy = stochastic_policy(policy_key, spec, self.hidden)
         critic = TimedCritic.init(critic_key, spec, self.critic_hidden, self.moments or state_action)
-        aggregated = Dataset.empty(demonstrations, max((self.rounds - 1) * self.episodes_per_round * spec.horizon, 1))
+        aggregated = Dataset.empty(demonstrations, most_answers(self, spec.horizon))
         normalization = Normalization.fit(spec, demonstrations, "standardize" if self.standardize else "none")
         return AggreVaTeState(policy, critic, normalization, aggregated, jnp.zeros(aggregated.steps.t.shape))
 

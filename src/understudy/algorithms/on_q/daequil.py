@@ -58,6 +58,7 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import QUICK, Algorithm, Card
+from understudy.game.asking import Ask, check_asking, most_answers
 from understudy.game.best import Best
 from understudy.game.critics import LinearCritic, MLPCritic, as_vector, mean_penalty
 from understudy.game.features import Features, check_features, state_action
@@ -138,6 +139,10 @@ class DAeQuIL(Algorithm):
     """Rounds. The first is behavioral cloning on the demonstrations."""
     episodes_per_round: int = eqx.field(static=True, default=10)
     """Episodes collected per round."""
+    ask: Ask = eqx.field(static=True, default="all")
+    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
+    queries_per_round: int | None = eqx.field(static=True, default=None)
+    """Queries per round, at most. None: no limit."""
     gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of the policy per round."""
     critic_steps: int = eqx.field(static=True, default=1_000)
@@ -158,18 +163,18 @@ class DAeQuIL(Algorithm):
         check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
         check_choice(("network", "linear"), critic=self.critic)
+        check_asking(self.ask, self.queries_per_round, gated=False)
         check_features(self.moments)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAeQuILState:
         policy_key, critic_key = jax.random.split(key)
         policy = deterministic_policy(policy_key, spec, self.hidden, squash=self.squash)
         critics = jax.lax.map(partial(self._new_critic, spec), jax.random.split(critic_key, self.rounds))
-        capacity = (self.rounds - 1) * self.episodes_per_round * spec.horizon
         return DAeQuILState(
             policy,
             self._player().init(policy),
             Normalization.fit(spec, demonstrations),
-            Dataset.empty(demonstrations, max(capacity, 1)),
+            Dataset.empty(demonstrations, most_answers(self, spec.horizon)),
             critics,
             policy,
             Best.init(policy),
@@ -179,12 +184,12 @@ class DAeQuIL(Algorithm):
     def update(self, state: DAeQuILState, data: RoundData, key: Key[Array, ""]) -> tuple[DAeQuILState, Info]:
         critic_key, policy_key = jax.random.split(key)
         visited = self._with_probabilities(state, data.queried)
-        cloning_round = visited.size == 0  # line 1: there are no roll-outs yet
+        unanswered = visited.size == 0  # line 1: there are no roll-outs yet; later: no state was queried
         critic = self._best_response(state, visited, data.answers, critic_key)  # line 4
         gaps = self.gaps(state, critic, visited.steps, data.answers)
         payoff = jnp.sum(jnp.where(visited.mask, gaps, 0)) / jnp.maximum(visited.size, 1)
         critics = jax.tree.map(
-            lambda all_, new: jnp.where(cloning_round, all_, all_.at[state.round].set(new)), state.critics, critic
+            lambda all_, new: jnp.where(unanswered, all_, all_.at[state.round].set(new)), state.critics, critic
         )
         state = state._replace(critics=critics, aggregated=state.aggregated.extend(data.queried))  # line 5
         policy, memory, value = self._player().move(  # lines 1 and 6
@@ -193,12 +198,12 @@ class DAeQuIL(Algorithm):
         new = state._replace(
             policy=policy,
             memory=memory,
-            cloned=jax.tree.map(lambda new, old: jnp.where(cloning_round, new, old), policy, state.cloned),
-            best=state.best.update(state.policy, payoff, ~cloning_round),
+            cloned=jax.tree.map(lambda new, old: jnp.where(state.round == 0, new, old), policy, state.cloned),
+            best=state.best.update(state.policy, payoff, ~unanswered),
             round=state.round + 1,
         )
-        metrics = {"loss": value, "payoff": jnp.where(cloning_round, 0.0, payoff)}
-        small = jnp.asarray(False) if self.delta is None else ~cloning_round & (payoff <= self.delta)  # line 7
+        metrics = {"loss": value, "payoff": jnp.where(unanswered, 0.0, payoff)}
+        small = jnp.asarray(False) if self.delta is None else ~unanswered & (payoff <= self.delta)  # line 7
         return new, Info(metrics, jnp.where(small, 1, 0))
 
     def policy(self, state: DAeQuILState) -> Policy:

@@ -35,6 +35,7 @@ from jaxtyping import Array, Bool, Float, Key
 from understudy.core.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
 from understudy.core.types import Dataset, Info, MultiDiscrete, RoundData, Spec
 from understudy.game import QUICK, Algorithm, Card
+from understudy.game.asking import Ask, check_asking, most_answers
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.game.sampling import Rows, sample_from_both, with_actions
@@ -97,6 +98,10 @@ class DAgger(Algorithm):
     """Rounds. The first is behavioral cloning on the demonstrations."""
     episodes_per_round: int = eqx.field(static=True, default=10)
     """Episodes collected per round."""
+    ask: Ask = eqx.field(static=True, default="all")
+    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
+    queries_per_round: int | None = eqx.field(static=True, default=None)
+    """Queries per round, at most. None: no limit."""
     gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps per round."""
     squash: bool = eqx.field(static=True, default=True)
@@ -117,6 +122,7 @@ class DAgger(Algorithm):
             episodes_per_round=self.episodes_per_round,
         )
         check_layers(hidden=self.hidden)
+        check_asking(self.ask, self.queries_per_round, self.mixing is not None)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
         policy: EnsembleMember | Independent
@@ -124,8 +130,7 @@ class DAgger(Algorithm):
             policy = independent_policy(key, spec, spec.action, self.hidden)
         else:
             policy = deterministic_policy(key, spec, self.hidden, squash=self.squash)
-        capacity = (self.rounds - 1) * self.episodes_per_round * spec.horizon
-        aggregated = Dataset.empty(demonstrations, max(capacity, 1))
+        aggregated = Dataset.empty(demonstrations, most_answers(self, spec.horizon))
         return DAggerState(policy, self._player().init(policy), Normalization.fit(spec, demonstrations), aggregated)
 
     def update(self, state: DAggerState, data: RoundData, key: Key[Array, ""]) -> tuple[DAggerState, Info]:

@@ -47,9 +47,10 @@ The default differs from the preset `paper`, which has the paper's settings, in
 
 Deviations: f moves before the policy, on the same steps, as in Ho and Ermon; in `imitation` it moves after the policy.
 `imitation` normalizes observations and rewards by running statistics. Here f gets states standardized by the
-demonstrations and clipped to ± 10, the policy gets raw or scaled states, and rewards are divided by the standard deviation of the
-new steps' returns. PPO's networks have tanh, as in Stable-Baselines3, whose PPO the paper's runs used; its text says
-ReLU for all algorithms. SAC also learns from the demonstrated steps, with the rewards of f.
+demonstrations and clipped to ± 10, the policy gets states as they are (`paper`) or scaled, and rewards are divided by
+the standard deviation of the new steps' returns. PPO's networks have tanh, as in Stable-Baselines3, whose PPO the
+paper's runs used; its text says ReLU for all algorithms. SAC also learns from the demonstrated steps, with the rewards
+of f.
 """
 
 from dataclasses import fields
