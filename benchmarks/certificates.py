@@ -64,7 +64,9 @@ class Options:
     """Episodes a side."""
     cases: int = 100
     """Cases of each task: rewards, and samples of episodes."""
-    truth: int = 2000
+    pool: int = 200
+    """Episodes a side of a task that the samples are drawn from."""
+    truth: int = 500
     """Episodes a side that measure a task's gap."""
     seed: int = 0
     out: str = str(HERE.parent / "docs/results/certificates.csv")
@@ -179,13 +181,12 @@ def noisy(task: Task, env: Any, episodes: int, seed: int, noise: float) -> Steps
 
 
 def tasks(options: Options, scales: tuple[float, ...]) -> Iterator[list[Any]]:
-    """Episodes are drawn once and cases are disjoint parts of them; the gap is over all that are left."""
+    """A case is a sample of a pool of episodes, so cases are not quite independent. Other episodes measure the gap."""
     for task in TASKS:
         env = us.make(task.name)
-        largest = max(options.episodes)
-        total = options.truth + largest * 20
         expert, learner = (
-            noisy(task, env, total, options.seed + side, noise) for side, noise in enumerate((0.0, task.noise))
+            noisy(task, env, options.pool + options.truth, options.seed + side, noise)
+            for side, noise in enumerate((0.0, task.noise))
         )
         for scale in scales:
             kernel = Kernel.fit(env.spec, expert.episodes(0, 5))
@@ -205,7 +206,8 @@ def one_task(
         found, starts = kernel.of(side), np.cumsum(side.lengths) - side.lengths
         blocks = [kernel.values(found[i : i + 8192], points) for i in range(0, len(found), 8192)]
         sums.append(np.add.reduceat(np.concatenate(blocks), starts, axis=0))
-    kept = len(expert.lengths) - options.truth
+    kept = options.pool
+    every = episode_gram(kernel, joined(expert.episodes(0, kept), learner.episodes(0, kept)))
     means = [side[kept:].mean(0) for side in sums]
     inner = kernel.values(points, points) + 1e-8 * np.eye(len(points))
     worst = np.linalg.solve(inner + 1e-3 * np.eye(len(points)), means[0] - means[1])
@@ -215,18 +217,10 @@ def one_task(
         coefficients = coefficients / np.sqrt(coefficients @ inner @ coefficients)
         gap = float((means[0] - means[1]) @ coefficients)
         for count in options.episodes:
-            chosen = [random.choice(kept, count, replace=False) for _ in range(2)]
-            steps = joined(taken(expert, chosen[0]), taken(learner, chosen[1]))
-            pooled[count].append(judged(episode_gram(kernel, steps), count, horizon, gap, random))
+            rows = np.concatenate([side * kept + random.choice(kept, count, replace=False) for side in range(2)])
+            pooled[count].append(judged(every[np.ix_(rows, rows)], count, horizon, gap, random))
     for count in options.episodes:
         yield from summary(task.name, f"Gaussian kernel, {scale:g} h", count, pooled[count])
-
-
-def taken(steps: Steps, episodes: np.ndarray) -> Steps:
-    """Some episodes, in the given order."""
-    starts = np.cumsum(steps.lengths) - steps.lengths
-    rows = np.concatenate([np.arange(starts[i], starts[i] + steps.lengths[i]) for i in episodes])
-    return Steps(steps.t[rows], steps.obs[rows], steps.act[rows], steps.lengths[episodes], steps.terminal[episodes])
 
 
 # Speed

@@ -411,7 +411,8 @@ def _space(kernel: Kernel) -> str:
 
 def joined(x: Steps, y: Steps) -> Steps:
     rewards = None if x.rewards is None or y.rewards is None else np.concatenate([x.rewards, y.rewards])
-    t, obs, act, lengths, terminal = (np.concatenate(pair) for pair in list(zip(x, y, strict=True))[:5])
+    t, obs, act = (np.concatenate(pair) for pair in ((x.t, y.t), (x.obs, y.obs), (x.act, y.act)))
+    lengths, terminal = np.concatenate([x.lengths, y.lengths]), np.concatenate([x.terminal, y.terminal])
     return Steps(t, obs, act, lengths, terminal, rewards)
 
 
