@@ -34,7 +34,7 @@ def demos():
 
 @pytest.fixture(scope="module")
 def result(demos):
-    learner = us.bc(rounds=2, gradient_steps=20, hidden=(8,))
+    learner = us.bc(rounds=5, gradient_steps=400, hidden=(32, 32))
     return us.imitate(learner, demos, episodes=10, progress=False)
 
 
