@@ -25,6 +25,7 @@ from understudy.policies import MLP, Deterministic
 from understudy.policies.actor import Actor
 from understudy.tabular import imitation_gap
 from understudy.tabular.bounds import random_instances
+from understudy.tabular.planning import advantages, occupancy, q_values
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +155,29 @@ def test_certificates_hold_on_random_mdps_with_exact_gaps():
         held += gap <= bound
         assert bound < 2**0.5 * horizon
     assert held == count
+
+
+def test_the_factors_of_q_moments_bound_exact_gaps():
+    """With one-hot (t, s, a): T² ‖U2‖ if ‖Q^π‖ = T, T² ‖U3‖ if ‖Q^{π_E}‖ = T, and H T ‖U3‖ if ‖A^{π_E}‖ = H."""
+    horizon, height = 6, 2.5
+    mdp, expert, learner, reward = random_instances(1, 30, 4, 2, horizon)
+    axes = (1, 2, 3)
+
+    def norm(table):
+        return np.sqrt(np.square(np.asarray(table)).sum(axes))
+
+    moved = learner - expert
+    for states, values, size, factor in (
+        (expert, q_values(mdp, reward, learner), horizon, horizon**2),
+        (learner, q_values(mdp, reward, expert), horizon, horizon**2),
+        (learner, advantages(mdp, reward, expert), height, height * horizon),
+    ):
+        visited = np.asarray(occupancy(mdp, states)).sum(-1, keepdims=True)
+        sup = norm(visited * moved / horizon)
+        gap = np.asarray(imitation_gap(mdp, reward, expert, learner)) * size / norm(values)  # of the scaled reward
+        assert (gap <= factor * sup + 1e-12).all()
+        worst = np.abs(gap / (factor * sup)).max()
+        assert worst > 0.05, "not by a wide margin"
 
 
 # The permutation test
