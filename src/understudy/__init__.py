@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
     from understudy.data import Demonstrations, load
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
+    from understudy.evaluation.certificates import Certificate, Certificates, certify
     from understudy.evaluation.returns import Evaluation, evaluate
     from understudy.evaluation.video import record_video
     from understudy.experts.bundled import load_expert
@@ -53,6 +54,8 @@ __all__ = [
     "Actor",
     "Algorithm",
     "Card",
+    "Certificate",
+    "Certificates",
     "Continuous",
     "Demonstrations",
     "Discrete",
@@ -74,6 +77,7 @@ __all__ = [
     "__version__",
     "allow_import",
     "available",
+    "certify",
     "console",
     "evaluate",
     "imitate",
@@ -96,6 +100,8 @@ _MODULES = {
     "Actor": "policies.actor",
     "Algorithm": "game",
     "Card": "game",
+    "Certificate": "evaluation.certificates",
+    "Certificates": "evaluation.certificates",
     "Continuous": "core.types",
     "Demonstrations": "data",
     "Discrete": "core.types",
@@ -116,6 +122,7 @@ _MODULES = {
     "UnderstudyError": "core.errors",
     "allow_import": "core.imports",
     "available": "algorithms",
+    "certify": "evaluation.certificates",
     "console": "console.launch",
     "evaluate": "evaluation.returns",
     "imitate": "train.imitate",

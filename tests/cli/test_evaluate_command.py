@@ -45,3 +45,27 @@ def test_an_expert_that_cannot_act_is_one_line(run, understudy, options, message
     assert status == 2
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_certificate_prints_one_block_for_the_selected_policy(run, understudy):
+    status, out, _ = understudy("evaluate", str(run), "--episodes", "6", "--expert", "scripted", "--certificate")
+    text = " ".join(out.split())
+    assert status == 0
+    assert "Certificates of episodes3-seed" in text
+    for moments in ("reward", "off-Q", "on-Q"):
+        assert f"{moments} moments: the gap is at most" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--certificate"], "pass --fresh FILE, or --expert"),
+        (["--fresh", "Forest"], "pass --certificate too"),
+        (["--certificate", "--fresh", "Pendulum"], "pass demonstrations of its own task"),
+    ],
+)
+def test_a_certificate_that_cannot_be_made_is_one_line(run, understudy, options, message):
+    status, _, err = understudy("evaluate", str(run), "--episodes", "3", *options)
+    assert status == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1

@@ -11,7 +11,7 @@ from understudy.algorithms import available as available_algorithms
 from understudy.cli.train_options import Kinds
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
-from understudy.core.errors import NeedsError, check_whole, install_command
+from understudy.core.errors import NeedsError, SettingError, check_whole, install_command
 from understudy.core.imports import allow_imports, find_own_code
 from understudy.core.options import (
     EnvArgs,
@@ -25,7 +25,7 @@ from understudy.core.options import (
 from understudy.core.paths import check_own_file
 from understudy.core.statistics import Interval
 from understudy.core.text import quoted
-from understudy.data import bundled
+from understudy.data import bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make_unfinished
 from understudy.envs.gymnasium import available
 from understudy.envs.naming import parse_args
@@ -88,6 +88,8 @@ def evaluate_command(
     expert: Annotated[Name, default("the return that the demonstrations record")] = None,
     expert_activation: Annotated[Activation | None, default("named in the file")] = None,
     expert_normalization: Annotated[Path_, default("none")] = None,
+    certificate: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    fresh: Annotated[Path_, default("episodes of --expert")] = None,
     workers: Annotated[int | None, default("one per policy, at most one per core")] = None,
     step_timeout: float = STEP_TIMEOUT,
     log: Kinds = (),
@@ -112,6 +114,9 @@ def evaluate_command(
         expert_activation: Activation between the layers of an expert's file that does not name it.
         expert_normalization: Statistics of VecNormalize for an SB3 zip: an npz file with obs_mean, obs_var, clip_obs
             and epsilon.
+        certificate: Also bound the gap of the selected policy for every reward of a class, by fresh episodes: --expert
+            or --fresh is needed. With few --episodes the bound is vacuous, and it says so.
+        fresh: Demonstrations for the certificate that the run was not trained on: a file, or a bundled task.
         workers: Worker processes that step a Gymnasium environment; 0: this process, without a timeout.
         step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
         log: Add the returns to the run's tensorboard or wandb logs; repeat the option for both.
@@ -129,6 +134,10 @@ def evaluate_command(
     if video is not None:
         check_video(video, replace)
     check_whole(1, video_episodes=video_episodes)
+    if fresh is not None and not certificate:
+        raise SettingError("--fresh is for a certificate: pass --certificate too")
+    if certificate and fresh is None and expert is None:
+        raise NeedsError("a certificate needs fresh demonstrations: pass --fresh FILE, or --expert to record some")
     result = load_run(run)
     named = result.named_env if env is None else NamedEnv(env)
     if named is not None:
@@ -147,6 +156,18 @@ def evaluate_command(
     display.say(f"\n{about_gap(evaluation)}")
     if any(score.success is not None for score in evaluation.scores()):
         display.say("Success: the share of episodes whose last report of is_success (or success) is true.")
+    if certificate:
+        demonstrations = None if fresh is None else load(fresh)
+        found = result.certificate(
+            demonstrations,
+            named,
+            acting,
+            episodes=episodes,
+            seed=seed,
+            workers=workers,
+            step_timeout=step_timeout,
+        )
+        display.say(f"\nCertificates of {result.runs[result.selected].name}, from fresh episodes:\n{found}")
     log_evaluation(run, log, result, evaluation)
     if out is not None:
         write_csv(Path(out), *result_rows(result, evaluation))

@@ -176,6 +176,28 @@ class Demonstrations:
             details=self.details.first(episodes, steps),
         )
 
+    def after(self, episodes: int) -> "Demonstrations":
+        """All but the first `episodes` episodes. Success, tasks and other details are left out."""
+        self.first(episodes)
+        if episodes == self.episodes:
+            raise DemonstrationError(f"episodes is {episodes}: the demonstrations have no more, choose fewer")
+        steps = int(self.lengths[:episodes].sum())
+
+        def tail(array: np.ndarray | None, start: int) -> np.ndarray | None:
+            return None if array is None else array[start:]
+
+        return replace(
+            self,
+            observations=self.observations[steps:],
+            actions=self.actions[steps:],
+            lengths=self.lengths[episodes:],
+            last_observations=tail(self.last_observations, episodes),
+            other_next=tail(self.other_next, steps),
+            terminals=tail(self.terminals, steps),
+            rewards=tail(self.rewards, steps),
+            details=Details(),
+        )
+
     def for_task(self, spec: Spec, name: str) -> "Demonstrations":
         """The same episodes with an environment's action bounds and horizon. Raises if they do not fit.
 

@@ -31,8 +31,10 @@ from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample
 from understudy.core.storage import atomic_directory, write_json
 from understudy.core.text import is_line, quoted
+from understudy.data import Demonstrations
 from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 from understudy.envs import NamedEnv
+from understudy.evaluation.certificates import Certificates, certify
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.evaluation.video import record_video
 from understudy.game import Algorithm
@@ -40,6 +42,7 @@ from understudy.policies.actor import Actor, read_policy
 from understudy.policies.export import Written, export, training_of
 from understudy.train.selection import FEW_STEPS
 from understudy.train.tables import write_csv
+from understudy.train.unseen import unseen
 
 OWN_FILES = (
     *("config.json", "metrics.csv", "runs.csv", "policies", "policies/episodes*-seed*.npz", DIGESTS),
@@ -157,6 +160,26 @@ class Result:
         """
         task, expert = self._environment(env), self.expert if expert is None else expert
         return evaluate(self.policies, task, episodes, seed, expert, workers, progress, step_timeout)
+
+    def certificate(
+        self,
+        demonstrations: Demonstrations | None = None,
+        env: Any = None,
+        expert: Any = None,
+        progress: bool = True,
+        **options: Any,
+    ) -> Certificates:
+        """Certificates of the selected policy's imitation gap. The arguments are those of `understudy.certify`.
+
+        Demonstrations that trained or selected a policy do not count: of those that the run was given, only the
+        episodes beyond the number in use are judged. `env` defaults to the environment of the demonstrations.
+        """
+        used = max(run.episodes for run in self.runs)
+        if demonstrations is not None:
+            demonstrations = unseen(demonstrations, self.config["demonstrations"], used)
+        env = self.env if env is None else env
+        env = self.named_env if env is None else env
+        return certify(self.policy, demonstrations, env, expert, progress=progress, **options)
 
     def video(
         self,

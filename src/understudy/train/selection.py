@@ -26,10 +26,11 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
 from understudy.collect.recorder import Episodes
-from understudy.core.types import Continuous, Dataset, MultiDiscrete, Spec, Transition
+from understudy.core.types import Dataset, Spec, Transition
+from understudy.evaluation.embeddings import action_vectors, evenly_spaced, standardized
 from understudy.game.kernels import bandwidth_of
 from understudy.policies.actor import Actor
-from understudy.policies.normalization import OBS_CLIP, Statistics
+from understudy.policies.normalization import Statistics
 
 Select = Literal["payoff", "last", "return"]
 SELECTS: tuple[Select, ...] = ("payoff", "last", "return")
@@ -57,7 +58,7 @@ class HeldOut(NamedTuple):
     """The expert's share of time in the absorbing state."""
 
     def encode(self, obs: np.ndarray) -> np.ndarray:
-        return _standardized(self.statistics, obs)
+        return standardized(self.statistics, obs)
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.exp(-cdist(x, y, "sqeuclidean") / (2 * self.bandwidth**2))
@@ -67,10 +68,10 @@ def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
     """The criterion's data for run number `run`. `held` has a leading axis of runs."""
     steps = Transition(*(np.asarray(column) for column in training.steps))
     size = int(training.size[run])
-    rows = _evenly_spaced(size)
+    rows = evenly_spaced(size, MAX_STEPS)
     obs = steps.obs[rows].astype(np.float64)
     statistics = Statistics.of(obs, np.full((len(obs), 1), 1 / len(obs)))
-    pairs = np.concatenate([_standardized(statistics, obs), _vectors(spec, steps.act[rows])], axis=1)
+    pairs = np.concatenate([standardized(statistics, obs), action_vectors(spec, steps.act[rows])], axis=1)
     distances = pdist(pairs) if len(pairs) > 1 else np.ones(1)
     positive = distances[distances > 0]
     bandwidth = float(bandwidth_of(positive)) if positive.size else 1.0
@@ -78,16 +79,16 @@ def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
     lengths, terminal = steps.t[ends] + 1, steps.terminal[ends]
     missing = np.where(terminal, spec.horizon - lengths, 0).sum()
     absorbing = float(missing / (lengths.sum() + missing)) if len(ends) else 0.0
-    held_rows = _evenly_spaced(int(held.size[run]))
+    held_rows = evenly_spaced(int(held.size[run]), MAX_STEPS)
     t, raw_obs, held_act = (np.asarray(x[run])[held_rows] for x in (held.steps.t, held.steps.obs, held.steps.act))
-    encoded = _standardized(statistics, raw_obs)
-    return HeldOut(spec, statistics, bandwidth, t, raw_obs, encoded, _vectors(spec, held_act), absorbing)
+    encoded = standardized(statistics, raw_obs)
+    return HeldOut(spec, statistics, bandwidth, t, raw_obs, encoded, action_vectors(spec, held_act), absorbing)
 
 
 def held_out_payoff(actor: Actor, data: HeldOut) -> float:
     """The off-Q payoff of a policy's deterministic actions on held-out steps; NaN if one is not finite."""
     carry = actor.policy.reset(np.random.default_rng(0), data.t.shape)._replace(t=data.t)
-    learner = _vectors(actor.spec, np.asarray(actor.policy.mode(carry, data.raw_obs)))
+    learner = action_vectors(actor.spec, np.asarray(actor.policy.mode(carry, data.raw_obs)))
     if not np.isfinite(learner).all():
         return float("nan")
     # The two sides share their states, so the kernel is a product of a state factor and an action factor.
@@ -174,23 +175,4 @@ Play = Callable[[Actor, int], Episodes]
 
 def _points(data: HeldOut, episodes: Episodes, episode: int, rows: np.ndarray) -> np.ndarray:
     obs, act = (np.asarray(x)[episode, rows] for x in (episodes.steps.obs, episodes.steps.act))
-    return np.concatenate([data.encode(obs), _vectors(data.spec, act)], axis=1)
-
-
-def _standardized(statistics: Statistics, obs: np.ndarray) -> np.ndarray:
-    return np.clip((obs - statistics.mean) / statistics.scale, -OBS_CLIP, OBS_CLIP)
-
-
-def _evenly_spaced(size: int) -> np.ndarray:
-    """At most MAX_STEPS rows, evenly spaced."""
-    return np.unique(np.linspace(0, size - 1, min(size, MAX_STEPS)).astype(int))
-
-
-def _vectors(spec: Spec, act: np.ndarray) -> np.ndarray:
-    """Actions as vectors in [-1, 1], or one-hot."""
-    if isinstance(spec.action, Continuous):
-        low, high = np.asarray(spec.action.low), np.asarray(spec.action.high)
-        return (act - (low + high) / 2) / ((high - low) / 2)
-    if isinstance(spec.action, MultiDiscrete):
-        return np.concatenate([np.eye(n)[act[:, i]] for i, n in enumerate(spec.action.nvec)], axis=1)
-    return np.eye(spec.action.n)[act]
+    return np.concatenate([data.encode(obs), action_vectors(data.spec, act)], axis=1)
