@@ -172,7 +172,8 @@ def certify(
         moments: The moments to match: "reward", "off-Q", "on-Q". Default: all that the arguments allow.
         episodes: Fresh episodes of the policy, and of the expert if it is recorded.
         confidence: Probability with which each bound holds.
-        recoverability: H, for on-Q moments. The bound is then H T instead of T². It is taken as given.
+        recoverability: H, for on-Q moments: the norm of the expert's advantages in the kernel's space. The bound is
+            then H T instead of T². It is taken as given.
         seed: Seed of episodes, permutations and resamples.
         workers: As in `understudy.evaluate`.
         step_timeout: As in `understudy.evaluate`.
@@ -320,7 +321,7 @@ class _Judge:
         learner = np.asarray(self.actor.policy.mode(carry, judged.obs))
         _check_actions(learner)
         contrast = one_sample(difference_gram(kernel, judged, learner, judged.act), DIFFERENCE_DIAMETER)
-        names = f"every reward with action values Q^π(t, s, a) of norm ≤ T in {_space(kernel)}"
+        names = f"every reward in [-1, 1] with action values Q^π(t, s, a) of norm ≤ T in {_space(kernel)}"
         cut = judged.cut(horizon)
         why = (f"{cut} demonstrations were cut before step {horizon} without an end",) if cut else ()
         size = count - pilots
@@ -338,13 +339,15 @@ class _Judge:
         answers = expert.expert.query(judged.obs, expert.spec, random, judged.t)
         contrast = one_sample(difference_gram(kernel, judged, judged.act, answers), DIFFERENCE_DIAMETER)
         names, factor = f"action values Q^E(t, s, a) of norm ≤ T in {_space(kernel)}", float(horizon) ** 2
-        why: tuple[str, ...] = ()
+        largest, cut = 2.0 * horizon, judged.cut(horizon)
+        why: tuple[str, ...] = (f"{cut} episodes were cut before step {horizon} without an end",) if cut else ()
         if recoverability is not None:
             names, factor = f"advantages A^E(t, s, a) of norm ≤ H in {_space(kernel)}", recoverability * horizon
-            why = ("H is taken as given; sampled mistakes bound it from below only",)
+            largest = min(largest, factor)  # no advantage is above its norm
+            why = (*why, "H is taken as given: the norm of the advantages, not only their largest value")
         size = count - pilots
         found = self._certificate(
-            "on-Q", f"every reward with {names}", contrast, factor, 2.0 * horizon, (size, size), kernel, why
+            "on-Q", f"every reward in [-1, 1] with {names}", contrast, factor, largest, (size, size), kernel, why
         )
         if recoverability is not None:
             found.constants["H"] = recoverability
