@@ -21,9 +21,9 @@ TASK, COUNTS, SEEDS, EPISODES = "Pendulum", (1, 5, 25), 5, 100
 START = 90_000
 """Seed of the fresh episodes: of no other part of training or evaluation."""
 LEARNERS = {
-    "adril": us.adril.preset("quick"),
-    "gail": us.gail.preset("quick"),
-    "sqil": us.sqil.preset("quick"),
+    "adril": us.adril.preset("quick", rounds=12),
+    "gail": us.gail.preset("quick", rounds=12),
+    "sqil": us.sqil.preset("quick", rounds=12),
 }
 COLUMNS = (
     *("env", "algorithm", "preset", "seed", "trajectories", "returned", "returned_return", "last_return"),
@@ -48,7 +48,7 @@ def rows(name: str) -> Iterator[list[Any]]:
         error = float(difference.std(ddof=1) / np.sqrt(EPISODES))
         harmed = bool(-difference.mean() > 0.02 * abs(expert.mean) + 2 * error)
         yield [
-            *(TASK, name, "quick", run.seed, run.episodes, run.returned),
+            *(TASK, name, "quick, 12 rounds", run.seed, run.episodes, run.returned),
             *(round(float(x), 3) for x in (returned.mean(), final.mean(), difference.mean(), error, expert.mean)),
             *(harmed, about["command"], versions, about["date"]),
         ]
