@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from understudy.core.imports import allow_import
     from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
     from understudy.data import Demonstrations, load
+    from understudy.diagnosis.diagnose import diagnose
+    from understudy.diagnosis.measures import Diagnosis
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
     from understudy.evaluation.returns import Evaluation, evaluate
     from understudy.evaluation.video import record_video
@@ -54,6 +56,7 @@ __all__ = [
     "Card",
     "Continuous",
     "Demonstrations",
+    "Diagnosis",
     "Discrete",
     "Environment",
     "Evaluation",
@@ -73,6 +76,7 @@ __all__ = [
     "__version__",
     "allow_import",
     "available",
+    "diagnose",
     "evaluate",
     "imitate",
     "learn",
@@ -96,6 +100,7 @@ _MODULES = {
     "Card": "game",
     "Continuous": "core.types",
     "Demonstrations": "data",
+    "Diagnosis": "diagnosis.measures",
     "Discrete": "core.types",
     "Environment": "envs",
     "Evaluation": "evaluation.returns",
@@ -114,6 +119,7 @@ _MODULES = {
     "UnderstudyError": "core.errors",
     "allow_import": "core.imports",
     "available": "algorithms",
+    "diagnose": "diagnosis.diagnose",
     "evaluate": "evaluation.returns",
     "imitate": "train.imitate",
     "learn": "train.learn",

@@ -45,6 +45,9 @@ class Chart:
     series: Sequence[Series]
     expert: float | None = None
     categories: Sequence[str] = ()
+    y_title: str = "Return"
+    over: str = "seeds"
+    """What a point's mean and standard error are over."""
     x: tuple[float, float] = field(init=False)
     y: tuple[float, float] = field(init=False)
 
@@ -88,6 +91,7 @@ class Chart:
         return {
             "x": self.x,
             "unit": self.x_title,
+            "over": self.over,
             "categories": list(self.categories),
             "series": [
                 {
@@ -109,7 +113,7 @@ class Chart:
         )
 
     def _description(self) -> str:
-        parts = [f"Return against {self.x_title}."]
+        parts = [f"{self.y_title} against {self.x_title}."]
         for one in self.series:
             points = sorted(one.samples.items())
             (first, start), (last, end) = points[0], points[-1]
