@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from understudy.core.imports import allow_import
     from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
     from understudy.data import Demonstrations, load
+    from understudy.diagnosis.advice import Advice, advise
     from understudy.diagnosis.diagnose import diagnose
     from understudy.diagnosis.measures import Diagnosis
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALGORITHMS",
     "Actor",
+    "Advice",
     "Algorithm",
     "Card",
     "Continuous",
@@ -74,6 +76,7 @@ __all__ = [
     "Timestep",
     "UnderstudyError",
     "__version__",
+    "advise",
     "allow_import",
     "available",
     "diagnose",
@@ -96,6 +99,7 @@ __all__ = [
 _MODULES = {
     "ALGORITHMS": "algorithms",
     "Actor": "policies.actor",
+    "Advice": "diagnosis.advice",
     "Algorithm": "game",
     "Card": "game",
     "Continuous": "core.types",
@@ -117,6 +121,7 @@ _MODULES = {
     "Study": "studies",
     "Timestep": "envs",
     "UnderstudyError": "core.errors",
+    "advise": "diagnosis.advice",
     "allow_import": "core.imports",
     "available": "algorithms",
     "diagnose": "diagnosis.diagnose",

@@ -30,6 +30,14 @@ COMMANDS = {
         "Evaluate a run's policies and print the gap to the expert.",
         "understudy.cli.commands:evaluate_command",
     ),
+    "diagnose": (
+        "Say why a policy is worse than the expert, or what is wrong with demonstrations.",
+        "understudy.cli.diagnose_commands:diagnose_command",
+    ),
+    "advise": (
+        "Say which algorithm to try first, from your demonstrations.",
+        "understudy.cli.diagnose_commands:advise_command",
+    ),
     "export": (
         "Write a policy for programs without understudy: NumPy, ONNX or JAX.",
         "understudy.cli.export_command:export_command",

@@ -41,7 +41,9 @@ def evenly(count: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 
 
-def steps_of(space: ActionSpace, obs: np.ndarray, act: np.ndarray, lengths: np.ndarray, most: int = MOST_STEPS) -> Steps:
+def steps_of(
+    space: ActionSpace, obs: np.ndarray, act: np.ndarray, lengths: np.ndarray, most: int = MOST_STEPS
+) -> Steps:
     """Steps of concatenated episodes, in comparable units."""
     rows = evenly(len(obs), most)
     episode = np.repeat(np.arange(len(lengths)), lengths)[rows]

@@ -4,13 +4,15 @@ For a step i and its nearest step j in another episode, at distance h of their s
 
     d = ‖a_i − a_j‖² / 2 Var(a),     E d = n + b h + ...
 
-d is a variogram: for a deterministic expert it falls to 0 with h, however steep the expert is; the limit n (the nugget)
-is the share of the actions' variance that the state does not explain. It is fitted by a line over the closest half of the
-pairs, with a bootstrap over episodes. Noise also has n > 0. So groups of alike states are tested for two modes: the best
-split of a group's actions leaves a share of their variance, which for normal noise is known by simulation.
+d is a variogram: for a deterministic expert it falls to 0 with h, however steep the expert is; the limit n (the
+nugget) is the share of the actions' variance that the state does not explain. It is fitted by a line over the closest
+half of the pairs, with a bootstrap over episodes. Noise also has n > 0. So groups of alike states are tested for two
+modes: the best split of a group's actions leaves a share of their variance, which for normal noise is known by
+simulation.
 
-If the policy sees a part of the observation, states are alike in that part, and the nugget of the whole observation says
-whether the rest explains the difference. If the last step explains it, a state is hidden and a memory would help.
+If the policy sees a part of the observation, states are alike in that part, and the nugget of the whole observation
+says whether the rest explains the difference. If the last step explains it, a state is hidden and a memory would
+help.
 """
 
 from typing import Any

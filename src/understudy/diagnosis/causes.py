@@ -1,8 +1,9 @@
 """From measures to causes, in order of likelihood.
 
-Each rule turns numbers into a likelihood between 0 and 1, with a ramp around the measure's threshold. Defects of the recording
-count by themselves. Causes of a bad policy (too few demonstrations, compounding errors, ...) count as far as the policy is
-worse than the expert, where that is known. "none" has what the likeliest cause leaves, so it is first below one half.
+Each rule turns numbers into a likelihood between 0 and 1, with a ramp around the measure's threshold. Defects of the
+recording count by themselves. Causes of a bad policy (too few demonstrations, compounding errors, ...) count as far
+as the policy is worse than the expert, where that is known. "none" has what the likeliest cause leaves, so it is
+first below one half.
 """
 
 from collections.abc import Callable
@@ -46,7 +47,7 @@ class Numbers:
         share = self.value("performance")
         if not np.isfinite(share):
             return 0.75
-        unsure = 1.0 if self["performance"].get("significant") else 0.4
+        unsure = 1.0 if self["performance"].get("significant") else 0.4 + 0.4 * ramp(1 - share, 0.2, 0.5)
         return unsure * ramp(1 - share, 0.05, 0.2)
 
 
@@ -77,8 +78,9 @@ def _leaked(n: Numbers) -> tuple[float, str]:
     h, worst = n["hygiene"], n["recording"].get("worst_column")
     fit, column = h.get("leak", 0.0), h.get("leak_column", -1)
     likely = 0.95 * ramp(fit, 0.985, 0.999)
-    if worst is not None and column >= 0 and worst[column] < 0.05:
-        likely *= 0.3  # the environment's own dynamics explain the column
+    explained = worst is not None and column >= 0 and worst[column] < 0.05
+    if explained or h.get("whole_numbers"):
+        likely *= 0.3  # the environment's own dynamics explain the column, or it is one of a few states
     return likely, f"observation column {column} gives the action with a correlation of {fit:.4f}"
 
 
@@ -101,11 +103,13 @@ def _reading(r: Found, kind: str) -> tuple[float, str]:
         return 0.0, ""
     better = {one: r[one]["error"] for one in ("scale", "rate", "columns") if r[one]["reading"]}
     own, plain = r[kind]["error"], r["as_recorded"]
-    gain = r[kind]["improvement"]
-    likely = ramp(plain, max(0.05, 2 * r["floor"]), 0.2) * ramp(gain, 1.5, 3.0)
+    likely = ramp((plain + 0.002) / (r["floor"] + 0.002), 2.0, 6.0) * ramp(r[kind]["improvement"], 2.0, 4.0)
     rival = min((error for one, error in better.items() if one != kind), default=1.0)
     likely *= 0.95 if own <= rival + 1e-9 else 0.5 * (rival + 0.01) / (own + 0.01)
-    text = f"a model of the environment misses {plain:.0%} of the demonstrated steps, and {own:.0%} with {r[kind]['reading']}"
+    text = (
+        f"a model of the environment misses {plain:.1%} of the demonstrated steps, and {own:.1%} "
+        f"with {r[kind]['reading']}"
+    )
     return likely, text
 
 
@@ -114,7 +118,10 @@ def _scale(n: Numbers) -> tuple[float, str]:
     likely, text = _reading(r, "scale")
     outside = r.get("outside", 0.0)
     if ramp(outside, 0.0, 0.02) * 0.9 > likely:
-        likely, text = 0.9 * ramp(outside, 0.0, 0.02), f"{outside:.0%} of the actions are outside the environment's bounds"
+        likely, text = (
+            0.9 * ramp(outside, 0.0, 0.02),
+            f"{outside:.0%} of the actions are outside the environment's bounds",
+        )
     e = r.get("expert")
     if e is not None:
         off = abs(np.log(max(abs(e["scale"]), 1e-3))) if e["scale"] > 0 else 1.0
@@ -169,15 +176,25 @@ def _poor_expert(n: Numbers) -> tuple[float, str]:
     if r.get("share") is not None:
         certain = 1.0 if (r.get("p_worse") or 0.0) < 0.05 else 0.4
         likely = 0.95 * ramp(1 - r["share"], 0.1, 0.3) * certain
-        text = f"the demonstrations return {r['demonstrations']:.1f}, {r['best_name']} {r['best']:.1f}, random actions {r['random']:.1f}"
+        text = (
+            f"the demonstrations return {r['demonstrations']:.1f}, {r['best_name']} "
+            f"{r['best']:.1f}, random actions {r['random']:.1f}"
+        )
     p = r.get("p_better_than_random")
     if p is not None and p > 0.05 and r["demonstrations"] < r["random"] + 1e-9:
         likely = max(likely, 0.9)
         text = text or f"the demonstrations return {r['demonstrations']:.1f}, random actions {r['random']:.1f}"
-    if (s.get("reward_per_step") or 0.0) > 0 and s.get("terminal", 0.0) > 0.5 and s.get("longest", 0) < 0.5 * s.get("horizon", 0):
+    if (
+        (s.get("reward_per_step") or 0.0) > 0
+        and s.get("terminal", 0.0) > 0.5
+        and s.get("longest", 0) < 0.5 * s.get("horizon", 0)
+    ):
         alive = 0.6 if r.get("share") is None else 0.0
         if alive > likely:
-            likely, text = alive, f"rewards pay for living, and every episode ends within {s['longest']} of {s['horizon']} steps"
+            likely, text = (
+                alive,
+                f"rewards pay for living, and every episode ends within {s['longest']} of {s['horizon']} steps",
+            )
     if r.get("successes") is not None:
         failed = 0.95 * ramp(1 - r["successes"], 0.2, 0.6)
         if failed > likely:
@@ -229,7 +246,10 @@ def _several(n: Numbers) -> tuple[float, str]:
     ratio, excess, agree = d.get("ratio", 1.0), d.get("excess", 0.0), d.get("agree", 0.0)
     sizes = " and ".join(map(str, d.get("groups", [])))
     likely = 0.92 * ramp(ratio, 2.0, 4.0) * ramp(excess, 0.03, 0.1) * ramp(agree, 0.75, 0.9)
-    return likely, f"two groups of {sizes} episodes act {ratio:.1f} times as differently in alike states as each within itself"
+    return (
+        likely,
+        f"two groups of {sizes} episodes act {ratio:.1f} times as differently in alike states as each within itself",
+    )
 
 
 def _diverged(n: Numbers) -> tuple[float, str]:
@@ -266,31 +286,33 @@ def _overfitting(n: Numbers) -> tuple[float, str]:
     if train is None or unseen is None or not np.isfinite(unseen):
         return 0.0, ""
     best = o["reference_unseen"]
-    text = f"the policy misses {train:.1%} in training and {unseen:.1%} on unseen steps; a smaller clone misses {best:.1%}"
-    gap = ramp((unseen + 0.01) / (train + 0.01), 2.0, 5.0)
+    text = (
+        f"the policy misses {train:.1%} in training and {unseen:.1%} on unseen steps; a smaller clone misses {best:.1%}"
+    )
+    gap = ramp((unseen + 0.01) / (train + 0.01), 1.5, 3.0)
     worse = ramp((unseen + 0.005) / (best + 0.005), 1.1, 1.6) * ramp(unseen - best, 0.01, 0.05)
     nugget = n["ambiguity"].get("nugget", 0.0) if n["ambiguity"].get("alike") else 0.0
     noise = ramp(nugget, 0.03, 0.1) * ramp((nugget + 1e-3) / (train + 1e-3), 1.5, 3.0)
     if noise > worse:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
-    return 0.9 * gap * max(worse, noise) * (0.5 + 0.5 * n.failing), text
+    return 0.9 * gap * max(worse, noise) * (0.7 + 0.3 * n.failing), text
 
 
 def _too_few(n: Numbers) -> tuple[float, str]:
     d, o = n["data"], n["optimisation"]
     if not d:
         count = n["hygiene"].get("episodes", 0)
-        likely = 0.6 * ramp(4 - count, 0.0, 2.0) * n.failing
+        likely = 0.8 * ramp(4 - count, 0.0, 2.0) * (n.failing if "performance" in n.values else 0.85)
         return likely, f"there are only {count} demonstrations"
     unseen, train, count = d["errors"][-1], d["training_error"], d["counts"][-1]
     own = o.get("unseen_error", unseen)
     larger = ramp((unseen + 0.01) / (train + 0.01), 1.5, 3.0)
-    bad = ramp(unseen, 0.05, 0.2)
+    known = "performance" in n.values
+    bad = ramp(unseen, 0.05, 0.2) if known else ramp(unseen, 0.1, 0.4)  # few held-out episodes are a noisy measure
     rate = d["rate"] if np.isfinite(d["rate"]) else 0.5
     falls = max(ramp(rate, 0.1, 0.4), ramp(6 - count, 0.0, 4.0))
     likely = 0.9 * larger * bad * falls
-    if "performance" in n.values:
-        likely *= n.failing
+    likely *= n.failing if known else 1.0
     if own > 2 * unseen + 0.05:
         likely *= 0.5  # the same data allow a better policy
     return likely, n.sentences["data"]
@@ -315,7 +337,10 @@ def _seeds(n: Numbers) -> tuple[float, str]:
     if s.get("count", 1) < 2:
         return 0.0, ""
     if "range" in s:
-        text = f"returns of {s['count']} seeds run from {min(s['means']):.1f} to {max(s['means']):.1f}, {s['range']:.0%} of the scale"
+        text = (
+            f"returns of {s['count']} seeds run from {min(s['means']):.1f} to "
+            f"{max(s['means']):.1f}, {s['range']:.0%} of the scale"
+        )
         good = ramp(1 - s["range"], -1.0, 0.0)
         return 0.93 * ramp(s["range"], 0.15, 0.4) * (1.0 if s["p"] < 0.01 else 0.2) * max(good, 0.6), text
     payoffs = np.asarray(s["payoffs"])

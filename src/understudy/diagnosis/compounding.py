@@ -1,10 +1,11 @@
 """Compounding: the action error on demonstrated states against that on the learner's own.
 
-With an expert, the error on the learner's own states is the difference to the expert's answers there. Without one it is
-the difference to the action of the nearest demonstrated state, and the same is done for unseen demonstrated states, so that
-the two can be compared.
+With an expert, the error on the learner's own states is the difference to the expert's answers there. Without one it
+is the difference to the action of the nearest demonstrated state, and the same is done for unseen demonstrated
+states, so that the two can be compared.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,11 +50,11 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
     ratio = (own + 0.01) / (shown + 0.01)
     edges = np.linspace(0, t.max() + 1, min(TIMES, int(t.max()) + 1) + 1)
     curve = {}
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         inside = (t >= low) & (t < high)
         if inside.sum() > 2:
             if isinstance(space, Continuous):
-                each = np.square(act[inside] - wanted[inside]).sum(1) / max(float(np.sum(scale)), 1e-9)
+                each = np.square(act[inside] - wanted[inside]).sum(1) / max(float(demos.actions.var(0).sum()), 1e-9)
             else:
                 each = (act[inside] != wanted[inside]).reshape(int(inside.sum()), -1).any(1).astype(float)
             curve[float((low + high) / 2)] = Sample.of(each)
@@ -75,7 +76,8 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         THRESHOLD,
         "If states stay the same, errors do too; three leaves room for the variance of a few episodes.",
         True,
-        f"the action error is {own:.3f} on the learner's own states and {shown:.3f} on demonstrated ones (against {source})",
+        f"the action error is {own:.3f} on the learner's own states and {shown:.3f} on demonstrated "
+        f"ones (against {source})",
         numbers,
         chart,
     )

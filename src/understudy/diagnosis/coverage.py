@@ -1,8 +1,8 @@
 """Coverage: where along the episode the learner's states leave the demonstrated ones.
 
-At each of some times, every episode contributes one state (its last one, and whether it still runs). The statistic is the
-energy distance between the learner's and the demonstrated states, with a permutation test over episodes. The first departure
-is the first time from which on the test rejects at two times in a row.
+At each of some times, every episode contributes one state (its last one, and whether it still runs). The statistic is
+the energy distance between the learner's and the demonstrated states, with a permutation test over episodes. The
+first departure is the first time from which on the test rejects at two times in a row.
 """
 
 from typing import Any
@@ -26,7 +26,9 @@ def measure(subject: Subject) -> Measure:
     if demos is None or fresh is None:
         raise CannotMeasureError("needs demonstrations and fresh episodes of a policy in an environment")
     if demos.episodes < 2 or len(fresh.lengths) < 2:
-        raise CannotMeasureError("one episode is no sample: at least two demonstrations and two fresh episodes are needed")
+        raise CannotMeasureError(
+            "one episode is no sample: at least two demonstrations and two fresh episodes are needed"
+        )
     longest = int(max(demos.lengths.max(), fresh.lengths.max()))
     times = evenly(longest, TIMES)
     starts = np.cumsum(demos.lengths) - demos.lengths

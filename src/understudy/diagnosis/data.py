@@ -1,7 +1,7 @@
 """Data: how the error on unseen steps falls with the number of demonstrations, and how many more would do.
 
-The errors of clones of n/4, n/2 and n demonstrations are fitted by e = c n^(−a). Its uncertainty comes from the same fit on
-halves of the unseen steps.
+The errors of clones of n/4, n/2 and n demonstrations are fitted by e = c n^(−a). Its uncertainty comes from the same
+fit on halves of the unseen steps.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
 """Demonstrators: whether several experts demonstrated, and whether they are good.
 
-Several experts act differently in alike states of different episodes, and alike within an episode. D[e, f] is the mean
-difference of actions between the steps of episode e and the nearest steps of episode f. If two groups of episodes differ
-between each other much more than within, there are two experts. An ambiguous expert has no such groups: it also differs from
-itself within an episode.
+Several experts act differently in alike states of different episodes, and alike within an episode. D[e, f] is the
+mean difference of actions between the steps of episode e and the nearest steps of episode f. If two groups of
+episodes differ between each other much more than within, there are two experts. An ambiguous expert has no such
+groups: it also differs from itself within an episode.
 """
 
 from typing import Any
@@ -43,7 +43,11 @@ def measure(subject: Subject) -> Measure:
             "Return of each demonstrated episode", "episode", [Series("demonstrations", 0, bars)], level, over="steps"
         )
     returns = numbers["returns"]
-    text = f"episodes fall into groups of {' and '.join(map(str, numbers['groups']))}" if numbers["ratio"] > THRESHOLD else ""
+    text = (
+        f"episodes fall into groups of {' and '.join(map(str, numbers['groups']))}"
+        if numbers["ratio"] > THRESHOLD
+        else ""
+    )
     text = text or f"episodes do not fall into groups (ratio {numbers['ratio']:.1f})"
     if returns.get("share") is not None:
         text += f"; the demonstrations reach {returns['share']:.0%} of {returns['best_name']}"
@@ -53,7 +57,8 @@ def measure(subject: Subject) -> Measure:
         float(numbers["ratio"]),
         "times as different between two groups of episodes as within",
         THRESHOLD,
-        "Random groups of one expert's episodes differ by less than a factor of two; three leaves room for few episodes.",
+        "Random groups of one expert's episodes differ by less than a factor of two; three leaves "
+        "room for few episodes.",
         True,
         text,
         numbers,
@@ -65,7 +70,7 @@ def groups(steps: Steps, rng: np.random.Generator) -> dict[str, Any]:
     """Two groups of episodes that act differently in alike states.
 
     The groups are found on one half of the blocks of time, and tested on the other, both ways. So a split that chance
-    suggests does not count. `excess` is how much more the groups differ than their members, in variances of the actions.
+    suggests does not count. `excess` is how much more the groups differ than their members, in action variances.
     """
     names = np.unique(steps.episode)
     total = 2 * max(float(steps.act.var(0).sum()), 1e-12)
@@ -95,7 +100,7 @@ def groups(steps: Steps, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _differences(steps: Steps, names: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-    """D[e, f], the mean difference of actions between chosen steps of e and the nearest steps of f, and their numbers."""
+    """D[e, f]: the mean difference of actions between chosen steps of e and the nearest of f; and their numbers."""
     count = len(names)
     rows = [np.flatnonzero(steps.episode == name) for name in names]
     matrix, weight = np.full((count, count), np.nan), np.zeros((count, count))
@@ -154,10 +159,11 @@ def _returns(subject: Subject) -> dict[str, Any]:
     if sample is None:
         return found
     found["demonstrations"] = sample.mean
-    known = {"the reference expert": subject.reference_returns}
+    known: dict[str, np.ndarray] = {}
+    if subject.reference_returns is not None:
+        known["the reference expert"] = subject.reference_returns
     if subject.fresh is not None:
         known["the learner"] = subject.fresh.returns
-    known = {name: values for name, values in known.items() if values is not None}
     if subject.random_returns is None:
         return found
     low = float(subject.random_returns.mean())

@@ -67,7 +67,13 @@ def measure(subject: Subject) -> Measure:
         True,
         ", ".join(texts),
         numbers,
-        Chart("Shares of the data", "check", [Series("share", 0, bars, bars=True)], categories=list(checks), y_title="Share"),
+        Chart(
+            "Shares of the data",
+            "check",
+            [Series("share", 0, bars, bars=True)],
+            categories=list(checks),
+            y_title="Share",
+        ),
     )
 
 
@@ -132,11 +138,13 @@ def control_period(demos: Demonstrations) -> tuple[int, float]:
     same = float((demos.observations[rows] == demos.observations[rows - 1]).all(1).mean())
     episode = np.repeat(np.arange(demos.episodes), demos.lengths)
     t = (np.arange(demos.steps) - starts[episode])[changed]
-    if len(t) < 10:
+    owner = episode[changed]
+    often = [t[owner == e] for e in np.unique(owner) if (owner == e).sum() > 1]
+    if sum(len(times) - 1 for times in often) < 10:  # by chance, fewer changes may all fall on even steps
         return 1, same
     held = 1
     for k in PERIODS:
-        if all(len(set((t[episode[changed] == e] % k).tolist())) <= 1 for e in np.unique(episode[changed])):
+        if all(len(set((times % k).tolist())) == 1 for times in often):
             held = k
     return held, same
 

@@ -1,4 +1,5 @@
-"""Optimisation: whether training itself went wrong: diverged, not converged, overfitted, or different for every seed."""
+"""Optimisation: whether training itself went wrong: diverged, not converged, overfitted, or different for every
+seed."""
 
 from typing import Any
 
@@ -12,7 +13,7 @@ from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
 
 EXPLODED = 100.0
-"""Times its size in the first quarter of training at which a metric counts as exploded: losses fall, they do not grow."""
+"""Times its size in the first quarter of training at which a metric counts as exploded: losses do not grow so."""
 HUGE = 1e6
 LOSSES = ("loss", "policy_loss", "payoff")
 
@@ -35,7 +36,9 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         if any(_exploded(name, row) for row in values) and name not in ("return", "seconds")
     ]
     numbers["dead"] = [
-        name for name, values in result.metrics.items() if "critic" in name and values.size and np.nanmax(np.abs(values)) == 0
+        name
+        for name, values in result.metrics.items()
+        if "critic" in name and values.size and np.nanmax(np.abs(values)) == 0
     ]
     actor = result.policy
     if reference is not None:
@@ -60,7 +63,8 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
     if reference is not None:
         value = (numbers["training_error"] + 0.005) / (numbers["reference_training"] + 0.005)
         text += (
-            f"; the policy misses {numbers['training_error']:.1%} in training and {numbers['unseen_error']:.1%} on unseen "
+            f"; the policy misses {numbers['training_error']:.1%} in training and "
+            f"{numbers['unseen_error']:.1%} on unseen "
             f"steps, a reference clone {numbers['reference_training']:.1%} and {numbers['reference_unseen']:.1%}"
         )
     if np.isfinite(falling):
@@ -71,7 +75,8 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         value,
         "times the reference clone's training error",
         2.0,
-        "The reference takes 4,000 small steps; a policy that fits its own data half as well has not been trained enough.",
+        "The reference takes 4,000 small steps; a policy that fits its own data half as well has not "
+        "been trained enough.",
         True,
         text,
         numbers,

@@ -7,8 +7,8 @@ predicted as they are, and under other readings of them:
     columns i, j       f(swap s, a)       two columns of the observations are swapped
     control rate k     k f(s, a)          a recorded step is k steps of the environment
 
-A reading is a finding if it explains the steps much better than the data as they are. With an expert to query, its answers at
-the demonstrated states are compared with the recorded actions in the same way, without a model.
+A reading is a finding if it explains the steps much better than the data as they are. With an expert to query, its
+answers at the demonstrated states are compared with the recorded actions in the same way, without a model.
 """
 
 from collections.abc import Callable
@@ -31,6 +31,8 @@ RATES = (0.1, 0.2, 0.25, 1 / 3, 0.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0)
 MOST_COLUMNS = 30
 """Observations with more columns are not searched for swaps."""
 THRESHOLD = 2.0
+NOISE = 0.002
+"""An error that means nothing."""
 
 
 def measure(subject: Subject) -> Measure:
@@ -61,13 +63,13 @@ def measure(subject: Subject) -> Measure:
     best = {kind: _best(errors, kind) for kind in ("scale", "rate", "columns")}
     numbers: dict[str, Any] = {"as_recorded": plain, "floor": floor, "worst_column": model.worst(obs, act, nexts)}
     for kind, (name, error) in best.items():
-        numbers[kind] = {"reading": name, "error": error, "improvement": (plain + 0.02) / (error + 0.02)}
+        numbers[kind] = {"reading": name, "error": error, "improvement": (plain + NOISE) / (error + NOISE)}
     start = _starts(subject, demos)
     numbers["start"] = start
     numbers["outside"] = _outside(subject, demos)
     if subject.expert is not None:
         numbers["expert"] = _against_expert(subject, demos)
-    value = max(plain, 1e-9) / max(floor, 0.01)
+    value = (plain + NOISE) / (floor + NOISE)
     names = ["as recorded", *(name for name, _ in best.values() if name)]
     values = [plain, *(error for name, error in best.values() if name)]
     chart = Chart(
@@ -88,10 +90,12 @@ def measure(subject: Subject) -> Measure:
         value,
         "times the error of the model in the environment itself",
         THRESHOLD,
-        "A model predicts steps of the same environment about as well as those it was fitted on; twice its error is another "
+        "A model predicts steps of the same environment about as well as those it was fitted on; "
+        "twice its error is another "
         "environment, or other states.",
         True,
-        f"a model of the environment misses {plain:.1%} of the variance of demonstrated steps ({floor:.1%} of its own); "
+        f"a model of the environment misses {plain:.1%} of the variance of demonstrated steps "
+        f"({floor:.1%} of its own); "
         f"with {best[lead][0] or 'no other reading'} it misses {best[lead][1]:.1%}",
         numbers,
         chart,
@@ -110,7 +114,9 @@ class Model:
     @classmethod
     def fit(cls, subject: Subject) -> "Model":
         episodes = [one for one in (subject.explored, subject.fresh) if one is not None]
-        flat = [[one.flat(np.asarray(x)) for x in (one.steps.obs, one.steps.act, one.steps.next_obs)] for one in episodes]
+        flat = [
+            [one.flat(np.asarray(x)) for x in (one.steps.obs, one.steps.act, one.steps.next_obs)] for one in episodes
+        ]
         obs, act, nexts = (np.concatenate(column) for column in zip(*flat, strict=True))
         keep = evenly(len(obs), 4000)
         obs, nexts = np.asarray(obs, np.float64)[keep], np.asarray(nexts, np.float64)[keep]
@@ -176,7 +182,9 @@ def _starts(subject: Subject, demos: Demonstrations) -> dict[str, Any]:
     assert subject.explored is not None
     ours = demos.observations[np.cumsum(demos.lengths) - demos.lengths].astype(np.float64)
     theirs = np.asarray(subject.explored.steps.obs)[:, 0].astype(np.float64)
-    scale = np.maximum(spread(np.asarray(subject.explored.flat(np.asarray(subject.explored.steps.obs)), np.float64)), 1e-6)
+    scale = np.maximum(
+        spread(np.asarray(subject.explored.flat(np.asarray(subject.explored.steps.obs)), np.float64)), 1e-6
+    )
     error = np.sqrt(ours.var(0) / len(ours) + theirs.var(0) / len(theirs)) + 0.02 * scale
     z = np.abs(ours.mean(0) - theirs.mean(0)) / error
     wide = (ours.std(0) + 0.02 * scale) / (theirs.std(0) + 0.02 * scale)

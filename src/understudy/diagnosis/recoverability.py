@@ -1,8 +1,8 @@
 """Recoverability: what a single mistake costs the expert, and how long it takes to recover from it.
 
-The expert acts from the same starts twice. In the second episode one action, at a third of the episode, is random. The cost
-is the difference of returns; the recovery time is how long its states stay outside the range of the expert's own episodes.
-Sampled mistakes bound H of the paper from below.
+The expert acts from the same starts twice. In the second episode one action, at a third of the episode, is random.
+The cost is the difference of returns; the recovery time is how long its states stay outside the range of the expert's
+own episodes. Sampled mistakes bound H of the paper from below.
 """
 
 from typing import Any

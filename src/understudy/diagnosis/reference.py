@@ -1,7 +1,8 @@
 """The reference: a small clone of the demonstrations, which shows what the data allow.
 
-If a run's policy is worse than the reference on the same data, its training is the problem. If the reference is as bad, the
-data are. It is `bc` with 64 × 64 units and 4,000 gradient steps, on the run's own demonstrations and held-out episodes.
+If a run's policy is worse than the reference on the same data, its training is the problem. If the reference is as
+bad, the data are. It is `bc` with 64 × 64 units and 4,000 gradient steps, on the run's own demonstrations and held-
+out episodes.
 """
 
 import warnings
@@ -11,6 +12,7 @@ import numpy as np
 
 from understudy.algorithms.off_q.bc import BC
 from understudy.core.notices import UnderstudyWarning
+from understudy.core.spaces import margin_bounds
 from understudy.core.types import ActionSpace, Continuous, MultiDiscrete, Transition
 from understudy.diagnosis.alike import evenly
 from understudy.diagnosis.measures import CannotMeasureError
@@ -57,7 +59,12 @@ def build(subject: Subject) -> Reference:
     count = demos.episodes
     counts = sorted({max(count // 4, 1), max(count // 2, 1), count})
     seen = None if subject.actor is None else subject.actor.spec.policy_obs
-    plain = replace(demos, env=None)
+    space = demos.action_space
+    if isinstance(
+        space, Continuous
+    ):  # stated bounds may be far wider than the actions, which a clone would suffer from
+        space = margin_bounds(demos.actions)
+    plain = replace(demos, env=None, action_space=space)
     learner = BC(rounds=8, gradient_steps=500, hidden=(64, 64), batch_size=128)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnderstudyWarning)  # they are about the reference, not about the run
@@ -94,7 +101,7 @@ def actions(actor: Actor, t: np.ndarray, obs: np.ndarray) -> np.ndarray:
 
 
 def error(actor: Actor, steps: Steps, space: ActionSpace) -> float:
-    """The mean squared error over the actions' variance; or the share of wrong actions over that of the best constant."""
+    """The mean squared error over the actions' variance; or wrong actions over those of the best constant."""
     return disagreement(actions(actor, steps.t, steps.obs), steps.act, space)
 
 
@@ -110,5 +117,3 @@ def disagreement(chosen: np.ndarray, wanted: np.ndarray, space: ActionSpace, sca
         wrong = (chosen != wanted).any(1).mean()
     common = np.mean([np.bincount(column).max() / len(column) for column in columns.T])
     return float(wrong / max(1 - common, 0.05))
-
-

@@ -36,7 +36,7 @@ class Subject:
     env: Environment | GymnasiumEnvironment | None = None
     expert: ActingExpert | None = None
     reference: ActingExpert | None = None
-    """An expert that is known for the task: the given one, or a scripted or bundled one. It only shows what is possible."""
+    """The given expert, or a scripted or bundled one of the task, which only shows what return is possible."""
     seed: int = 0
     episodes: int = 10
     fresh: Episodes | None = None

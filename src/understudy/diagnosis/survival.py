@@ -56,7 +56,9 @@ def measure(subject: Subject) -> Measure:
     ]
     sentence = f"the learner's episodes last {value:.0%} of the demonstrated ones" if subject.fresh is not None else ""
     if demos is not None:
-        sentence += f"{'; ' if sentence else ''}{numbers['terminal']:.0%} of the demonstrations end in a terminal state, "
+        sentence += (
+            f"{'; ' if sentence else ''}{numbers['terminal']:.0%} of the demonstrations end in a terminal state, "
+        )
         sentence += f"{numbers['early']:.0%} before the horizon of {horizon} steps"
     return Measure(
         "survival",
@@ -64,7 +66,8 @@ def measure(subject: Subject) -> Measure:
         value,
         "of the demonstrated episodes' length",
         0.8,
-        "Lengths of the same policy vary by a few percent in the mean of ten episodes; 20% shorter is another behaviour.",
+        "Lengths of the same policy vary by a few percent in the mean of ten episodes; 20% shorter is "
+        "another behaviour.",
         False,
         sentence,
         numbers,
