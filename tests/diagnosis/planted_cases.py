@@ -302,7 +302,7 @@ def pendulum_noise_by_heart() -> Case:
 @case("diverged-critic")
 def valuedice_diverges() -> Case:
     demos = us.load("Pendulum", episodes=5)
-    learner = us.valuedice(rounds=6, critic_lr=1e6, gradient_steps=50, hidden=(32, 32))
+    learner = us.valuedice(rounds=6, critic_lr=30.0, gradient_steps=50, hidden=(32, 32))
     return us.imitate(learner, demos, "Pendulum", progress=False), {"demonstrations": demos}
 
 

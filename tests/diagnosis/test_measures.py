@@ -21,7 +21,7 @@ from understudy.diagnosis.remedies import REMEDIES
 def expert(rng, kind, episodes=20, steps=40):
     policies = {
         "deterministic": planted_cases.steer,
-        "noisy": lambda s: planted_cases.steer(s) + 0.3 * rng.normal(size=2),
+        "noisy": lambda s: planted_cases.steer(s) + 0.2 * rng.normal(size=2),
         "two ways": lambda s: np.array([rng.choice([-1.0, 1.0]), 0.0]),
     }
     demos = planted_cases.line_world(rng, policies[kind], episodes, steps)
@@ -31,7 +31,7 @@ def expert(rng, kind, episodes=20, steps=40):
 def test_a_deterministic_expert_has_no_nugget_and_a_noisy_one_has():
     rng = np.random.default_rng(0)
     assert nugget(expert(rng, "deterministic"), rng)["nugget"] < 0.02
-    assert nugget(expert(rng, "noisy"), rng)["nugget"] > 0.1
+    assert nugget(expert(rng, "noisy"), rng)["nugget"] > 0.05
 
 
 def test_noise_has_one_mode_and_a_choice_has_two():

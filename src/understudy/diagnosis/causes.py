@@ -259,10 +259,14 @@ def _diverged(n: Numbers) -> tuple[float, str]:
     if o.get("finite") and not all(o["finite"]):
         return 0.95, "the held-out payoff of a run is not finite"
     if o.get("exploded"):
-        return 0.9, f"{_listed(o['exploded'])} grew by more than a factor of 100 in training"
+        return 0.96, f"{_listed(o['exploded'])} exploded in training: {_sizes(o)}"
     if o.get("dead"):
         return 0.6, f"{_listed(o['dead'])} are zero throughout"
     return 0.0, ""
+
+
+def _sizes(o: Found) -> str:
+    return ", ".join(f"{name} reached {o['largest'][name]:.3g}" for name in o["exploded"])
 
 
 def _under_trained(n: Numbers) -> tuple[float, str]:

@@ -36,7 +36,7 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
     for _ in range(50):
         chosen = rng.integers(len(parts), size=len(parts))
         draws.append(_fit(reference.counts, table[:, chosen].mean(1)))
-    bounds = [float(x) for x in np.quantile([one[1] for one in draws], [0.1, 0.9])]
+    bounds = [float(x) for x in np.quantile([min(one[1], 1e12) for one in draws], [0.1, 0.9])]
     numbers: dict[str, Any] = {
         "counts": reference.counts,
         "errors": [float(x) for x in errors],

@@ -14,7 +14,8 @@ from understudy.studies.report.chart import Chart, Series
 
 EXPLODED = 100.0
 """Times its size in the first quarter of training at which a metric counts as exploded: losses do not grow so."""
-HUGE = 1e6
+HUGE = {"payoff": 50.0, "policy_loss": 1e3, "loss": 1e3, "q": 1e4, "critic_loss": 1e4}
+"""The size at which a metric counts as exploded. Observations and actions have size 1, so payoffs and losses do too."""
 LOSSES = ("loss", "policy_loss", "payoff")
 
 
@@ -35,6 +36,9 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         for name, values in result.metrics.items()
         if any(_exploded(name, row) for row in values) and name not in ("return", "seconds")
     ]
+    numbers["largest"] = {
+        name: float(np.nanmax(np.abs(values))) for name, values in result.metrics.items() if np.isfinite(values).any()
+    }
     numbers["dead"] = [
         name
         for name, values in result.metrics.items()
@@ -104,7 +108,7 @@ def _exploded(name: str, row: np.ndarray) -> bool:
     known = np.abs(row[np.isfinite(row)])
     if len(known) == 0:
         return False
-    if known.max() > HUGE:
+    if known.max() > HUGE.get(name, 1e6):
         return True
     if len(known) < 4:
         return False
