@@ -25,7 +25,7 @@ RESULTS = ROOT / "docs/results"
 HEADER = ["part", "case", "expected", "first", "likelihood", "second", "third", "correct", "seconds"]
 MADE = ["command", "versions", "device", "date"]
 FITTED = ("HalfCheetahBulletEnv-v0", "Pendulum", "CartPole-v1")
-TESTED = ("AntBulletEnv-v0", "LunarLander-v3", "Forest")
+OTHERS = ("AntBulletEnv-v0", "LunarLander-v3", "Forest")
 CLOSE = 0.05
 
 
@@ -116,9 +116,9 @@ def _row(part: str, name: str, expected: str, found: us.Diagnosis, seconds: floa
 
 
 def advice() -> None:
-    """The advised algorithm against the best one, from stored results; rules were fitted on FITTED."""
-    rows = []
-    for split, tasks in (("fitted", FITTED), ("tested", TESTED)):
+    """The advised algorithm against the best one, from stored results; the rules come from FITTED, see docs/diagnosis.md."""
+    rows: list[list[Any]] = []
+    for split, tasks in (("fitted", FITTED), ("others", OTHERS)):
         for task in tasks:
             for has, count, returns in situations(task):
                 demos = us.load(task)
@@ -140,7 +140,7 @@ def advice() -> None:
         print(out[-1], flush=True)
     header = ["split", "env", "has", "demonstrations", "advised", "best", "advised_close", "fixed", "fixed_close"]
     write_csv(RESULTS / "advice.csv", [*header, "returns", "facts", *MADE], [[*row, *made()] for row in out])
-    for split in ("fitted", "tested"):
+    for split in ("fitted", "others"):
         own = [row for row in out if row[0] == split]
         print(split, sum(r[6] is True for r in own), "advised,", sum(r[8] is True for r in own), "fixed, of", len(own))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 import understudy as us
@@ -314,3 +315,42 @@ def pendulum_seeds() -> Case:
     mixed = [bad.policies[i] if i == 1 else good.policies[i] for i in range(4)]
     runs = [bad.runs[i] if i == 1 else good.runs[i] for i in range(4)]
     return replace(good, policies=mixed, runs=runs), {"demonstrations": demos}
+
+
+class Tightrope(gymnasium.Env[np.ndarray, np.ndarray]):
+    """An unstable offset x, which the expert keeps so close to 0 that its demonstrations show no way back."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.x, self.y, self.steps = 0.001 * self.np_random.normal(), self.np_random.uniform(0, 6.28), 0
+        return self._seen(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.x = float(np.clip(1.03 * self.x + 0.1 * (action[0] - np.sin(2 * self.y)), -5, 5))
+        self.y, self.steps = self.y + 0.1, self.steps + 1
+        return self._seen(), float(abs(self.x) < 0.5), False, self.steps >= 200, {}
+
+    def _seen(self) -> np.ndarray:
+        return np.array([self.x, np.sin(self.y), np.cos(self.y)], np.float32)
+
+
+def balance(obs: np.ndarray) -> np.ndarray:
+    wave = 2 * obs[..., 1:2] * obs[..., 2:3]  # sin 2y
+    return np.asarray(np.clip(wave - 8 * obs[..., :1], -2, 2), np.float32)
+
+
+@case("compounding-errors")
+def tightrope_with_an_expert() -> Case:
+    env = us.make(Tightrope, horizon=200)
+    demos = us.record(env, balance, 15, progress=False, workers=0)
+    return train(demos, env), {"env": env, "expert": balance, "demonstrations": demos}
+
+
+@case("compounding-errors")
+def tightrope_without_an_expert() -> Case:
+    env = us.make(Tightrope, horizon=200)
+    demos = us.record(env, balance, 15, progress=False, workers=0)
+    return train(demos, env), {"env": env, "demonstrations": demos}

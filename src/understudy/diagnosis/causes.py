@@ -75,10 +75,12 @@ def _repeated(n: Numbers) -> tuple[float, str]:
 
 
 def _leaked(n: Numbers) -> tuple[float, str]:
-    h, worst = n["hygiene"], n["recording"].get("worst_column")
+    h, r = n["hygiene"], n["recording"]
     fit, column = h.get("leak", 0.0), h.get("leak_column", -1)
     likely = 0.95 * ramp(fit, 0.985, 0.999)
-    explained = worst is not None and column >= 0 and worst[column] < 0.05
+    explained = bool(r) and column >= 0 and r["worst_column"][column] <= 2 * r["column_floor"][column] + 0.02
+    if "performance" in n.values:
+        likely *= 0.4 + 0.6 * n.failing
     if explained or h.get("whole_numbers"):
         likely *= 0.3  # the environment's own dynamics explain the column, or it is one of a few states
     return likely, f"observation column {column} gives the action with a correlation of {fit:.4f}"

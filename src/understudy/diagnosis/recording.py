@@ -61,7 +61,12 @@ def measure(subject: Subject) -> Measure:
             errors[f"columns {i} {j}"] = model.error(obs[:, order], act, nexts[:, order])
     plain = errors.pop("as recorded")
     best = {kind: _best(errors, kind) for kind in ("scale", "rate", "columns")}
-    numbers: dict[str, Any] = {"as_recorded": plain, "floor": floor, "worst_column": model.worst(obs, act, nexts)}
+    numbers: dict[str, Any] = {
+        "as_recorded": plain,
+        "floor": floor,
+        "worst_column": model.worst(obs, act, nexts),
+        "column_floor": [float(x) for x in model.column_floor],
+    }
     for kind, (name, error) in best.items():
         numbers[kind] = {"reading": name, "error": error, "improvement": (plain + NOISE) / (error + NOISE)}
     start = _starts(subject, demos)
@@ -109,7 +114,7 @@ class Model:
         self._features, self._weights = features, weights
         self._mean, self._std, self._unit = facts["mean"], facts["std"], facts["unit"]
         self.floor: float = facts["floor"]
-        self.column_floor: np.ndarray = facts["column_floor"]
+        self.column_floor: np.ndarray = np.zeros(len(facts["unit"]))
 
     @classmethod
     def fit(cls, subject: Subject) -> "Model":
@@ -140,8 +145,9 @@ class Model:
         changing = y.var(0) > 1e-12
         column = residual.mean(0)
         floor = float(np.minimum(column, 1.0)[changing].mean()) if changing.any() else 0.0
-        facts = {"mean": mean, "std": std, "unit": unit, "floor": floor, "column_floor": column}
-        return cls(features, weights, facts)
+        model = cls(features, weights, {"mean": mean, "std": std, "unit": unit, "floor": floor})
+        model.column_floor = model.residual(obs[test], act[test], nexts[test])
+        return model
 
     def residual(self, obs: np.ndarray, act: np.ndarray, nexts: np.ndarray, rate: float = 1.0) -> np.ndarray:
         """Each column's squared error, in units of the demonstrated steps' own mean square; at most 1."""
