@@ -102,7 +102,7 @@ def cases() -> list[list[Any]]:
             given, options = make()
             began = time.perf_counter()
             found = us.diagnose(given, **options)
-        rows.append(_row("case", name, " or ".join(causes), found, time.perf_counter() - began))
+        rows.append(_row("cases", name, " or ".join(causes), found, time.perf_counter() - began))
         print(rows[-1][:9], flush=True)
     return rows
 
@@ -116,7 +116,7 @@ def _row(part: str, name: str, expected: str, found: us.Diagnosis, seconds: floa
 
 
 def advice() -> None:
-    """The advised algorithm against the best one, from stored results; the rules come from FITTED, see docs/diagnosis.md."""
+    """The advised algorithm against the best one, from stored results (docs/diagnosis.md has the split)."""
     rows: list[list[Any]] = []
     for split, tasks in (("fitted", FITTED), ("others", OTHERS)):
         for task in tasks:

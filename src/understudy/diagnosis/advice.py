@@ -214,6 +214,7 @@ def _step_rate(subject: Subject) -> float:
     if subject.env is None:
         return 0.0
     act = uniform_actions(subject.env.spec.action, np.random.default_rng(0))
+    rollout(subject.env, act, 2, 0)  # compiles
     began = time.perf_counter()
     played = rollout(subject.env, act, 2, 0)
     return (time.perf_counter() - began) / int(played.lengths.sum())

@@ -69,7 +69,7 @@ def diagnose(
             missing[name] = str(error)
         except (UnderstudyError, np.linalg.LinAlgError) as error:
             missing[name] = quoted(error, 300)
-    causes = rank(measures, _context(subject, measures, result))
+    causes = rank(measures, _context(subject, measures, result, expert))
     return Diagnosis(subject.about, causes, measures, missing, time.perf_counter() - began)
 
 
@@ -89,7 +89,7 @@ def _measures(subject: Subject, reference: Reference | None) -> dict[str, Callab
     }
 
 
-def _context(subject: Subject, measures: list[Measure], given: Any) -> dict[str, Any]:
+def _context(subject: Subject, measures: list[Measure], given: Any, expert: Any) -> dict[str, Any]:
     """The names that commands need."""
     found = {one.name: one.numbers for one in measures}
     needed = found.get("data", {}).get("needed")
@@ -99,7 +99,7 @@ def _context(subject: Subject, measures: list[Measure], given: Any) -> dict[str,
         "env": subject.env.name if subject.env is not None else None,
         "demos": path if subject.result is None else (subject.demos.env if subject.demos is not None else None),
         "run": path if subject.result is not None else None,
-        "expert": None if subject.expert is None else "EXPERT",
+        "expert": None if subject.expert is None else (expert if isinstance(expert, str) else "EXPERT"),
         "algorithm": config.get("algorithm", {}).get("name"),
         "rounds": found.get("optimisation", {}).get("rounds"),
         "needed": int(np.ceil(needed)) if needed is not None and needed < 1e5 else None,

@@ -70,7 +70,7 @@ def measure(subject: Subject) -> Measure:
         Chart(
             "Shares of the data",
             "check",
-            [Series("share", 0, bars, bars=True)],
+            [Series("share", 0, bars, bars=True, joined=False)],
             categories=list(checks),
             y_title="Share",
         ),

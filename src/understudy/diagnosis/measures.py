@@ -108,7 +108,7 @@ class Diagnosis:
 
     def lines(self) -> list[str]:
         """At most ten lines for the terminal."""
-        shown = [cause for cause in self.causes if cause.likelihood >= 0.2][:3] or self.causes[:1]
+        shown = self.causes[:1] + [one for one in self.causes[1:3] if one.likelihood >= 0.2 and one.name != "none"]
         lines = [f"{self.about}: {'healthy' if shown[0].name == 'none' else shown[0].name}"]
         for number, cause in enumerate(shown, start=1):
             lines.append(f"{number}. {cause.name} ({cause.likelihood:.0%}): {cause.evidence}")
@@ -116,7 +116,9 @@ class Diagnosis:
         bad = [measure.name for measure in self.measures if measure.bad]
         lines.append(f"Measures beyond their threshold: {', '.join(bad) or 'none'}")
         if self.missing:
-            lines.append("Not measured: " + "; ".join(f"{name} ({why})" for name, why in self.missing.items()))
+            reasons = dict.fromkeys(self.missing.values())
+            named = {why: ", ".join(name for name, own in self.missing.items() if own == why) for why in reasons}
+            lines.append("Not measured: " + "; ".join(f"{names} ({why})" for why, names in named.items()))
         return lines
 
     def save(self, directory: str | os.PathLike[str], replace: bool = False) -> None:

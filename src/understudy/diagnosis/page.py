@@ -18,7 +18,7 @@ def render(diagnosis: Diagnosis) -> str:
         f"<li><b>{escape(cause.name)}</b> ({cause.likelihood:.0%}): {escape(cause.evidence)}.<br>{escape(cause.remedy)}"
         f"{f'<br><code>{escape(cause.command)}</code>' if cause.command else ''}</li>"
         for cause in diagnosis.causes
-        if cause.likelihood >= 0.2 or cause is first
+        if cause is first or (cause.likelihood >= 0.2 and cause.name != "none")
     )
     rows = [
         [

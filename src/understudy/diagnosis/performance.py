@@ -42,7 +42,7 @@ def measure(subject: Subject) -> Measure:
     chart = Chart(
         "Return of fresh episodes",
         "policy",
-        [Series("return", 0, bars, bars=True)],
+        [Series("return", 0, bars, bars=True, joined=False)],
         expert.mean,
         ["random", "learner", "expert"],
         over="episodes",

@@ -12,11 +12,13 @@ answers at the demonstrated states are compared with the recorded actions in the
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from understudy.core.errors import UnderstudyError
 from understudy.core.statistics import Sample
 from understudy.core.types import Continuous
 from understudy.data import Demonstrations
@@ -81,7 +83,13 @@ def measure(subject: Subject) -> Measure:
         "Error of the predicted demonstrated steps, under other readings of the data",
         "reading",
         [
-            Series("error", 0, {float(i): Sample(v, float("nan"), 1) for i, v in enumerate(values)}, bars=True),
+            Series(
+                "error",
+                0,
+                {float(i): Sample(v, float("nan"), 1) for i, v in enumerate(values)},
+                bars=True,
+                joined=False,
+            ),
             Series("error in the environment", 5, {0.0: Sample(floor, float("nan"), 1)}, flat=True),
         ],
         categories=names,
@@ -233,7 +241,8 @@ def _against_expert(subject: Subject, demos: Demonstrations) -> dict[str, Any]:
         for i, j in combinations(range(obs.shape[1]), 2):
             order = np.arange(obs.shape[1])
             order[[i, j]] = j, i
-            swaps[f"columns {i} {j}"] = agreement(obs[:, order])[0]
+            with suppress(UnderstudyError):  # the expert may reject states that do not exist
+                swaps[f"columns {i} {j}"] = agreement(obs[:, order])[0]
     best = min(swaps, key=lambda one: swaps[one]) if swaps else ""
     return {
         "disagreement": plain,

@@ -32,6 +32,8 @@ class Series:
     """Draw intervals as bars at the points, not as a band."""
     shift: float = 0.0
     """Horizontal offset of its points, so that bars do not overlap."""
+    joined: bool = True
+    """Join the points by a line."""
     flat: bool = False
     """Draw its only sample, which every x has, as a horizontal line over the whole width."""
 
@@ -145,7 +147,7 @@ class Chart:
             else f'<path class="dot" d="{self._path(trace)}h0"/>'
             for trace in ([(x + one.shift, y) for x, y in trace] for trace in traces)
         )
-        if len(mean) > 1:
+        if len(mean) > 1 and one.joined:
             parts.append(f'<path class="mean" d="{self._path(mean)}"/>')
         dots = "" if one.flat else "".join(f"{self._path([point])}h0" for point in mean)
         parts.append(f'<path class="dot" d="{dots}"/><g class="seeds">{seeds}</g>')
