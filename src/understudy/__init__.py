@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from understudy.core.imports import allow_import
     from understudy.core.types import Continuous, Discrete, MultiDiscrete, Spec
     from understudy.data import Demonstrations, load
+    from understudy.diagnosis.advice import Advice, advise
+    from understudy.diagnosis.diagnose import diagnose
+    from understudy.diagnosis.measures import Diagnosis
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
     from understudy.evaluation.certificates import Certificate, Certificates, certify
     from understudy.evaluation.returns import Evaluation, evaluate
@@ -52,12 +55,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ALGORITHMS",
     "Actor",
+    "Advice",
     "Algorithm",
     "Card",
     "Certificate",
     "Certificates",
     "Continuous",
     "Demonstrations",
+    "Diagnosis",
     "Discrete",
     "Environment",
     "Evaluation",
@@ -75,10 +80,12 @@ __all__ = [
     "Timestep",
     "UnderstudyError",
     "__version__",
+    "advise",
     "allow_import",
     "available",
     "certify",
     "console",
+    "diagnose",
     "evaluate",
     "imitate",
     "learn",
@@ -98,12 +105,14 @@ __all__ = [
 _MODULES = {
     "ALGORITHMS": "algorithms",
     "Actor": "policies.actor",
+    "Advice": "diagnosis.advice",
     "Algorithm": "game",
     "Card": "game",
     "Certificate": "evaluation.certificates",
     "Certificates": "evaluation.certificates",
     "Continuous": "core.types",
     "Demonstrations": "data",
+    "Diagnosis": "diagnosis.measures",
     "Discrete": "core.types",
     "Environment": "envs",
     "Evaluation": "evaluation.returns",
@@ -120,10 +129,12 @@ _MODULES = {
     "Study": "studies",
     "Timestep": "envs",
     "UnderstudyError": "core.errors",
+    "advise": "diagnosis.advice",
     "allow_import": "core.imports",
     "available": "algorithms",
     "certify": "evaluation.certificates",
     "console": "console.launch",
+    "diagnose": "diagnosis.diagnose",
     "evaluate": "evaluation.returns",
     "imitate": "train.imitate",
     "learn": "train.learn",

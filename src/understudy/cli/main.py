@@ -34,6 +34,14 @@ COMMANDS = {
         "Open a page where a person demonstrates, takes over and answers: understudy console --env ENV.",
         "understudy.cli.console_command:console_command",
     ),
+    "diagnose": (
+        "Say why a policy is worse than the expert, or what is wrong with demonstrations.",
+        "understudy.cli.diagnose_commands:diagnose_command",
+    ),
+    "advise": (
+        "Say which algorithm to try first, from your demonstrations.",
+        "understudy.cli.diagnose_commands:advise_command",
+    ),
     "export": (
         "Write a policy for programs without understudy: NumPy, ONNX or JAX.",
         "understudy.cli.export_command:export_command",

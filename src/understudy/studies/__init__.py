@@ -7,7 +7,7 @@
     curves                     returns by seed and by x
     report/                    page, figures and tables
 
-May import every room but `paper` and `cli`. Public: `Study` and its parts, `Store`.
+May import every room but `diagnosis`, `paper` and `cli`. Public: `Study` and its parts, `Store`.
 """
 
 from understudy.studies.cells import Store

@@ -32,6 +32,8 @@ class Series:
     """Draw intervals as bars at the points, not as a band."""
     shift: float = 0.0
     """Horizontal offset of its points, so that bars do not overlap."""
+    joined: bool = True
+    """Join the points by a line."""
     flat: bool = False
     """Draw its only sample, which every x has, as a horizontal line over the whole width."""
 
@@ -45,6 +47,9 @@ class Chart:
     series: Sequence[Series]
     expert: float | None = None
     categories: Sequence[str] = ()
+    y_title: str = "Return"
+    over: str = "seeds"
+    """What a point's mean and standard error are over."""
     x: tuple[float, float] = field(init=False)
     y: tuple[float, float] = field(init=False)
 
@@ -88,6 +93,7 @@ class Chart:
         return {
             "x": self.x,
             "unit": self.x_title,
+            "over": self.over,
             "categories": list(self.categories),
             "series": [
                 {
@@ -109,7 +115,7 @@ class Chart:
         )
 
     def _description(self) -> str:
-        parts = [f"Return against {self.x_title}."]
+        parts = [f"{self.y_title} against {self.x_title}."]
         for one in self.series:
             points = sorted(one.samples.items())
             (first, start), (last, end) = points[0], points[-1]
@@ -141,7 +147,7 @@ class Chart:
             else f'<path class="dot" d="{self._path(trace)}h0"/>'
             for trace in ([(x + one.shift, y) for x, y in trace] for trace in traces)
         )
-        if len(mean) > 1:
+        if len(mean) > 1 and one.joined:
             parts.append(f'<path class="mean" d="{self._path(mean)}"/>')
         dots = "" if one.flat else "".join(f"{self._path([point])}h0" for point in mean)
         parts.append(f'<path class="dot" d="{dots}"/><g class="seeds">{seeds}</g>')

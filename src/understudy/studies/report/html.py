@@ -5,11 +5,9 @@ escaped. The page's content security policy allows its own script, by its digest
 """
 
 import base64
-import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib import resources
 
 from understudy.algorithms import find
 from understudy.core.errors import SettingError, UnderstudyError
@@ -26,7 +24,7 @@ from understudy.studies.report.learners import (
     labels,
     without_result,
 )
-from understudy.studies.report.markup import script_json, table
+from understudy.studies.report.markup import page, table
 from understudy.studies.report.provenance import cost_section, provenance_section
 from understudy.studies.report.summary import summarize
 from understudy.studies.report.table import CAPTION, results_table
@@ -62,9 +60,6 @@ def render(
     sections = [_task_section(task, colours, charts, clips or {}) for task in tasks]
     summaries = [summarize(task) for task in tasks] or ["No policy has been evaluated yet."]
     items = "".join(f"<li>{escape(text)}</li>" for text in summaries)
-    style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    script_digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_digest}'; img-src data:"
     body = [
         f"<header><h1>{escape(title)}</h1><ul class='summary'>{items}</ul></header>",
         *sections,
@@ -73,16 +68,7 @@ def render(
         cost_section(tasks),
         provenance_section(records, command),
     ]
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n{GENERATOR}\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
-        f"<style>{style}</style></head>\n"
-        f"<body><main>{''.join(body)}</main>\n"
-        f'<script type="application/json" id="data">{script_json([chart.data() for chart in charts])}</script>\n'
-        f"<script>{script}</script></body></html>\n"
-    )
+    return page(title, GENERATOR, body, [chart.data() for chart in charts])
 
 
 def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Chart], clips: Clips) -> str:

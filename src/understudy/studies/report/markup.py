@@ -1,8 +1,11 @@
-"""HTML helpers: a table, and JSON inside a script element."""
+"""HTML helpers: a whole page, a table, and JSON inside a script element."""
 
+import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from html import escape
+from importlib import resources
 from typing import Any
 
 
@@ -36,4 +39,29 @@ def table(
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f'<table class="{"long" if wrap else "numbers"}"><caption><span>{escape(caption)}</span></caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def page(title: str, generator: str, body: Sequence[str], chart_data: Sequence[Any]) -> str:
+    """One self-contained HTML file with the style and the script of reports.
+
+    Its content security policy allows its own script, by its digest, and no other script or request.
+
+    Args:
+        generator: A meta element that marks what made the page.
+        body: HTML of the sections.
+        chart_data: `Chart.data` of each chart, in the order of their index.
+    """
+    style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    script_digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_digest}'; img-src data:"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n{generator}\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
+        f"<style>{style}</style></head>\n"
+        f"<body><main>{''.join(body)}</main>\n"
+        f'<script type="application/json" id="data">{script_json(list(chart_data))}</script>\n'
+        f"<script>{script}</script></body></html>\n"
     )

@@ -48,8 +48,8 @@
       cursor.style.left = `${100 * (x - left) / (right - left)}%`;
       const where = chart.categories.length ? chart.categories[x] : x.toLocaleString("en-US");
       const values = visible().flatMap((one) => one.points.filter((point) => point[0] === x)
-        .map((point) => `${one.name}: ${point[1]}` + (point[2] === 1 ? " (one seed)" : "")));
-      readout.textContent = `${where} ${chart.unit}, mean ± standard error over seeds. ${values.join("; ")}`;
+        .map((point) => `${one.name}: ${point[1]}` + (point[2] === 1 && chart.over === "seeds" ? " (one seed)" : "")));
+      readout.textContent = `${where} ${chart.unit}, mean ± standard error over ${chart.over}. ${values.join("; ")}`;
     });
     area.addEventListener("pointerleave", leave);
   }

@@ -1,0 +1,14 @@
+"""Diagnosis: why a policy is worse than the expert, and which algorithm to try first.
+
+    subject          what is diagnosed: demonstrations, policies, environment, expert, fresh episodes
+    measures         the types of a measure, a cause and a diagnosis
+    alike            alike states: actions as vectors, standardized states, nearest neighbours
+    coverage, compounding, ambiguity, data, optimisation, recoverability, survival, hygiene, recording, demonstrators
+                     one measure each
+    causes           from numbers to causes, in order of likelihood
+    page             the HTML page
+    diagnose         `understudy.diagnose`
+    advice           `understudy.advise`
+
+May import `studies` (for the look of its report) and the rooms below it. Public: `diagnose.diagnose`, `advice.advise`.
+"""

@@ -1,0 +1,179 @@
+"""Hygiene: what is wrong with the numbers of the demonstrations themselves."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from understudy.core.statistics import Sample
+from understudy.core.types import Continuous
+from understudy.data import Demonstrations
+from understudy.data.inspection import at_bounds, ranges
+from understudy.diagnosis.alike import vectors
+from understudy.diagnosis.measures import CannotMeasureError, Measure
+from understudy.diagnosis.subject import Subject
+from understudy.studies.report.chart import Chart, Series
+
+TINY = 1e-4
+"""A column whose spread is this share of the typical one is lost in the noise of a network's first layer."""
+LEAK = 0.999
+PERIODS = range(2, 21)
+
+
+def measure(subject: Subject) -> Measure:
+    demos = subject.training
+    if demos is None:
+        raise CannotMeasureError("no demonstrations")
+    found = ranges(demos.observations)
+    typical = float(np.median(found.std[~found.constant])) if (~found.constant).any() else 0.0
+    whole = bool((demos.observations == np.round(demos.observations)).all())
+    leak, column = leaked(demos)
+    period, repeats = control_period(demos)
+    numbers: dict[str, Any] = {
+        "columns": int(demos.observations.shape[1]),
+        "constant": [int(i) for i in np.flatnonzero(found.constant)],
+        "stuck": _stuck(subject, demos, found.constant),
+        "tiny": [int(i) for i in np.flatnonzero(~found.constant & (found.std < TINY * typical))],
+        "huge": [int(i) for i in np.flatnonzero(found.huge)],
+        "whole_numbers": whole,
+        "actions_at_limits": _at_limits(demos),
+        "episodes": demos.episodes,
+        "repeated": repeated(demos),
+        "repeats_in_env": _repeats_in_env(subject),
+        "leak": leak,
+        "leak_column": column,
+        "action_period": period,
+        "same_observation": repeats,
+        "same_action": _same_action(demos),
+    }
+    checks = {
+        "constant columns": len(numbers["constant"]) / numbers["columns"],
+        "repeated episodes": numbers["repeated"],
+        "best single column": leak,
+        "actions at limits": numbers["actions_at_limits"],
+        "same action as before": numbers["same_action"],
+        "same observation as before": repeats,
+    }
+    worst = max(numbers["repeated"], len(numbers["stuck"]) / numbers["columns"], float(leak > LEAK), float(period > 1))
+    texts = [f"{name} {share:.0%}" for name, share in checks.items()]
+    bars = {float(i): Sample(v, float("nan"), 1) for i, v in enumerate(checks.values())}
+    return Measure(
+        "hygiene",
+        "Are the numbers in order?",
+        float(worst),
+        "share of the data with a defect: repeated, stuck, leaked, or held",
+        0.1,
+        "One episode in ten that adds nothing changes little; more means that the file is not what it seems.",
+        True,
+        ", ".join(texts),
+        numbers,
+        Chart(
+            "Shares of the data",
+            "check",
+            [Series("share", 0, bars, bars=True, joined=False)],
+            categories=list(checks),
+            y_title="Share",
+        ),
+    )
+
+
+def repeated(demos: Demonstrations) -> float:
+    """The share of episodes that repeat an earlier one, up to rounding."""
+    starts = np.cumsum(demos.lengths) - demos.lengths
+    scale = np.maximum(np.abs(demos.observations).max(0), 1e-12)
+    seen, again = set(), 0
+    for start, length in zip(starts, demos.lengths, strict=True):
+        rows = slice(int(start), int(start + length))
+        numbers = np.round(demos.observations[rows] / scale, 5) + 0.0
+        actions = np.round(demos.actions[rows].astype(np.float64), 4) + 0.0
+        key = hashlib.sha256(numbers.tobytes() + actions.tobytes()).digest()
+        again += key in seen
+        seen.add(key)
+    return again / demos.episodes
+
+
+def _repeats_in_env(subject: Subject) -> bool | None:
+    """Whether the environment itself repeats: all fresh episodes start alike and are alike. None: unknown."""
+    played = subject.theirs or subject.fresh or subject.explored
+    if played is None or len(played.lengths) < 2:
+        return None
+    first = np.asarray(played.steps.obs)[:, 0]
+    return bool((first == first[:1]).all())
+
+
+def leaked(demos: Demonstrations) -> tuple[float, int]:
+    """How well the best single column of the observation gives the action by a straight line, and which it is."""
+    act = vectors(demos.action_space, demos.actions)
+    if act.std(0).max(initial=0.0) < 1e-9 or demos.observations.shape[1] == 1:
+        return 0.0, -1
+    obs = demos.observations.astype(np.float64)
+    rows = slice(None, None, max(len(obs) // 5000, 1))
+    obs, act = obs[rows], act[rows]
+    numbers = np.asarray(demos.actions[rows], np.float64).reshape(len(obs), -1)
+    best, column = 0.0, -1
+    targets = numbers if isinstance(demos.action_space, Continuous) else np.concatenate([numbers, act], axis=1)
+    for j in range(obs.shape[1]):
+        x = obs[:, j]
+        if x.std() < 1e-9:
+            continue
+        for target in targets.T:
+            if target.std() < 1e-9:
+                continue
+            fit = abs(float(np.corrcoef(x, target)[0, 1]))
+            if fit > best:
+                best, column = fit, j
+    return best, column
+
+
+def control_period(demos: Demonstrations) -> tuple[int, float]:
+    """k > 1 if actions change only every k-th step, in all episodes; and the share of repeated observations."""
+    starts = np.cumsum(demos.lengths) - demos.lengths
+    inner = np.ones(demos.steps, bool)
+    inner[starts] = False
+    rows = np.flatnonzero(inner)
+    if len(rows) == 0:
+        return 1, 0.0
+    act = demos.actions.reshape(demos.steps, -1)
+    changed = rows[(act[rows] != act[rows - 1]).any(1)]
+    same = float((demos.observations[rows] == demos.observations[rows - 1]).all(1).mean())
+    episode = np.repeat(np.arange(demos.episodes), demos.lengths)
+    t = (np.arange(demos.steps) - starts[episode])[changed]
+    owner = episode[changed]
+    often = [t[owner == e] for e in np.unique(owner) if (owner == e).sum() > 1]
+    if sum(len(times) - 1 for times in often) < 10:  # by chance, fewer changes may all fall on even steps
+        return 1, same
+    held = 1
+    for k in PERIODS:
+        if all(len(set((times % k).tolist())) == 1 for times in often):
+            held = k
+    return held, same
+
+
+def _same_action(demos: Demonstrations) -> float:
+    act = demos.actions.reshape(demos.steps, -1)
+    return float((act[1:] == act[:-1]).all(1).mean()) if demos.steps > 1 else 0.0
+
+
+def _at_limits(demos: Demonstrations) -> float:
+    if not isinstance(demos.action_space, Continuous):
+        return 0.0
+    low, high = at_bounds(demos)
+    return (low + high) / demos.actions.size
+
+
+def _stuck(subject: Subject, demos: Demonstrations, constant: np.ndarray) -> list[int]:
+    """Columns that are constant in the demonstrations, and vary or differ at the first steps of the environment."""
+    played = subject.theirs or subject.explored
+    if played is None or not constant.any():
+        return []
+    value = demos.observations[0]
+    early = np.asarray(played.steps.obs)[:, 0]
+    scale = np.maximum(np.abs(np.asarray(played.flat(np.asarray(played.steps.obs)))).max(0), 1e-6)
+    moved = (np.abs(early - value) > 1e-4 * scale).any(0)
+    if subject.theirs is not None:
+        all_steps = subject.theirs.flat(np.asarray(subject.theirs.steps.obs))
+        moved |= (np.abs(all_steps - value) > 1e-3 * scale).mean(0) > 0.1
+    elif not bool((demos.observations == np.round(demos.observations)).all()):
+        all_steps = played.flat(np.asarray(played.steps.obs))
+        moved |= (np.abs(all_steps - value) > 1e-3 * scale).mean(0) > 0.5
+    return [int(i) for i in np.flatnonzero(constant & moved)]

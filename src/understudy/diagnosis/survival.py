@@ -1,0 +1,75 @@
+"""Survival: how episodes end, and what the end says to a learner whose reward is learned."""
+
+from typing import Any
+
+import numpy as np
+
+from understudy.core.statistics import Sample
+from understudy.diagnosis.measures import CannotMeasureError, Measure
+from understudy.diagnosis.subject import Subject
+from understudy.studies.report.chart import Chart, Series
+
+BINS = 20
+
+
+def measure(subject: Subject) -> Measure:
+    demos = subject.training
+    if demos is None and subject.fresh is None:
+        raise CannotMeasureError("no demonstrations and no fresh episodes")
+    numbers: dict[str, Any] = {}
+    series = []
+    horizon = subject.spec.horizon
+    if demos is not None:
+        ends = np.cumsum(demos.lengths) - 1
+        terminal = demos.transitions().terminal[ends]
+        numbers.update(
+            horizon=horizon,
+            longest=int(demos.lengths.max()),
+            same_length=bool((demos.lengths == demos.lengths.max()).all()),
+            early=float((demos.lengths < horizon).mean()),
+            early_without_terminal=float(((demos.lengths < horizon) & ~terminal).mean()),
+            varied=float(np.ptp(demos.lengths) / max(demos.lengths.max(), 1)),
+            terminal=float(terminal.mean()),
+            terminal_at_limit=float((terminal & (demos.lengths >= horizon)).mean()),
+            terminal_at_longest=float((terminal & (demos.lengths == demos.lengths.max())).mean()),
+            horizon_known=subject.env is not None or not demos.horizon_from_data,
+            reward_per_step=None if demos.rewards is None else float(demos.rewards.mean()),
+        )
+        series.append(("demonstrations", demos.lengths))
+    for name, played in (("learner", subject.fresh), ("expert", subject.theirs), ("explored", subject.explored)):
+        if played is not None:
+            last = np.asarray(played.steps.terminal)[np.arange(len(played.lengths)), played.lengths - 1]
+            numbers[f"{name}_terminal"] = float(last.mean())
+            numbers[f"{name}_length"] = float(played.lengths.mean())
+            if name != "explored":
+                series.append((f"the {name}", played.lengths))
+    value = 1.0
+    if demos is not None and subject.fresh is not None:
+        value = float(subject.fresh.lengths.mean() / demos.lengths.mean())
+    if "reward_per_step" in numbers and numbers["reward_per_step"] is not None:
+        sign = "living" if numbers["reward_per_step"] > 0 else "ending"
+        numbers["pays_for"] = sign
+    xs = np.linspace(0, max(int(lengths.max()) for _, lengths in series), BINS)
+    curves = [
+        Series(name, i, {float(x): Sample.of((lengths >= x).astype(float)) for x in xs})
+        for i, (name, lengths) in enumerate(series)
+    ]
+    sentence = f"the learner's episodes last {value:.0%} of the demonstrated ones" if subject.fresh is not None else ""
+    if demos is not None:
+        sentence += (
+            f"{'; ' if sentence else ''}{numbers['terminal']:.0%} of the demonstrations end in a terminal state, "
+        )
+        sentence += f"{numbers['early']:.0%} before the horizon of {horizon} steps"
+    return Measure(
+        "survival",
+        "How do episodes end?",
+        value,
+        "of the demonstrated episodes' length",
+        0.8,
+        "Lengths of the same policy vary by a few percent in the mean of ten episodes; 20% shorter is "
+        "another behaviour.",
+        False,
+        sentence,
+        numbers,
+        Chart("Share of episodes that are still running", "time step", curves, y_title="Share", over="episodes"),
+    )
