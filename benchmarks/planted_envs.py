@@ -61,11 +61,11 @@ class Reach(us.Environment):
         return jnp.concatenate(parts)
 
 
-def reach(stiffness: float = 4.0, damping: float = 3.0, limit: float = 3.0) -> Act:
-    """The expert of `Reach`: a spring to the goal, and a damper."""
+def reach(stiffness: float = 4.0, damping: float = 3.0, limit: float = 3.0, goal: float = 1.0) -> Act:
+    """The expert of `Reach`: a spring to the goal, and a damper. With `goal` -1 it goes to the opposite place."""
 
     def pull_to_goal(obs: np.ndarray) -> np.ndarray:
-        force = stiffness * (obs[:, 4:6] - obs[:, 0:2]) - damping * obs[:, 2:4]
+        force = stiffness * (goal * obs[:, 4:6] - obs[:, 0:2]) - damping * obs[:, 2:4]
         return np.clip(force, -limit, limit)
 
     return pull_to_goal
@@ -145,7 +145,7 @@ def pass_rock(seed: int) -> Act:
 
     def choose_side(obs: np.ndarray) -> np.ndarray:
         side = np.where(np.abs(obs[:, 1]) < 0.3, random.choice([-1.0, 1.0], len(obs)), np.sign(obs[:, 1]))
-        wanted = np.where((obs[:, 0] >= 5.0) & (obs[:, 0] < 12.0), 1.8 * side, 0.0)
+        wanted = np.where((obs[:, 0] >= 8.5) & (obs[:, 0] < 12.0), 1.8 * side, 0.0)
         return np.clip((wanted - obs[:, 1]) / 0.8, -1.0, 1.0)[:, None]
 
     return choose_side
@@ -225,7 +225,7 @@ class Cart(us.Environment):
 
     def reset(self, key: Key[Array, ""]) -> tuple[CartState, Float[Array, " obs"]]:
         position, velocity = jax.random.uniform(key, (2,), minval=-1.0)
-        state = CartState(position, velocity)
+        state = CartState(position, 0.2 * velocity)
         return state, self._observe(state)
 
     def step(self, state: CartState, act: Array, key: Key[Array, ""]) -> us.Timestep:
@@ -251,8 +251,3 @@ def pump_car(obs: np.ndarray) -> np.ndarray:
 def balance_pole(obs: np.ndarray) -> np.ndarray:
     """An expert of CartPole-v1."""
     return (obs @ np.array([0.05, 0.15, 1.0, 0.6], obs.dtype) > 0).astype(np.int64)
-
-
-def swing_acrobot(obs: np.ndarray) -> np.ndarray:
-    """An expert of Acrobot-v1: push the elbow in the direction in which the shoulder swings."""
-    return np.where(obs[:, 4] > 0, 0, 2)
