@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from planted_cases import CASES, Case
-
 import understudy as us
+from planted_cases import CASES, Case
 from understudy.core.errors import unknown
 from understudy.train.tables import provenance, write_csv
 

@@ -11,6 +11,8 @@ from typing import Any, TypedDict
 
 import jax
 import numpy as np
+
+import understudy as us
 from planted_envs import (
     Act,
     Cart,
@@ -28,14 +30,12 @@ from planted_envs import (
     reach,
     stop_cart,
 )
-
-import understudy as us
 from understudy.game import Algorithm
 from understudy.train.results import Result
 
 LARGE, SMALL = 0.25, 0.05
 """Shortfalls: at least this in a case with a gap, at most this in a healthy run."""
-EPISODES = 20
+EPISODES = 50
 """Fresh episodes of a measurement."""
 CAUSES = (
     *("too-few-demonstrations", "ambiguous-expert", "hidden-state", "compounding-errors", "wrong-action-scale"),
@@ -268,10 +268,8 @@ def _ridge(env: Ridge) -> dict[str, Any]:
     facts = {"shortfall": large(shortfall(result, env, balance_on_ridge)), "error": float(np.abs(errors).mean())}
     facts["shortfall with 60 episodes"] = large(shortfall(clone(demos, env), env, balance_on_ridge))
     assert facts["error"] < 0.05
-    return {
-        **{"subject": result, "env": env, "expert": balance_on_ridge, "demonstrations": demos.first(30)},
-        "facts": facts,
-    }
+    demos = demos.first(30)
+    return {"subject": result, "env": env, "expert": balance_on_ridge, "demonstrations": demos, "facts": facts}
 
 
 # Demonstrations that do not fit the environment
@@ -402,21 +400,22 @@ def reach_forty_gradient_steps() -> dict[str, Any]:
 
 @case("overfitting")
 def reach_memorised_noise() -> dict[str, Any]:
-    env, expert = Reach(distractors=30), reach()
-    demos = record(env, expert, 16, noise=0.3)
-    options: dict[str, Any] = {"holdout": 0.25, "hidden": (256, 256), "weight_decay": 0.0, "ema_decay": 0.0}
+    env, expert = Reach(distractors=20), reach()
+    demos = record(env, expert, 12, noise=1.5)
+    options: dict[str, Any] = {"holdout": 0.25, "hidden": (128, 128), "weight_decay": 0.0, "ema_decay": 0.0}
     result = clone(demos, env, **options)
-    early = clone(demos, env, **options | {"rounds": 1, "gradient_steps": 200})
-    fresh = record(env, expert, EPISODES, seed=5, noise=0.3)
+    early = clone(demos, env, **options | {"rounds": 1, "gradient_steps": 80})
+    fresh = record(env, expert, EPISODES, seed=5, noise=1.5)
 
     def error(policy: Any, data: us.Demonstrations) -> float:
         return float(((policy(data.observations) - data.actions) ** 2).mean())
 
-    facts = {"shortfall": large(shortfall(result, env, expert)), "early": shortfall(early, env, expert)}
+    facts = {"shortfall": shortfall(result, env, expert), "early": shortfall(early, env, expert)}
     facts |= {"fresh error": error(result.policy, fresh), "early fresh error": error(early.policy, fresh)}
     facts["last loss"] = float(result.metrics["loss"][0, -1])
     assert facts["early fresh error"] < 0.8 * facts["fresh error"]
-    assert facts["early"] < 0.7 * facts["shortfall"]
+    assert facts["shortfall"] > 0.15
+    assert facts["early"] < 0.6 * facts["shortfall"]
     return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
 
 
@@ -424,10 +423,11 @@ def reach_memorised_noise() -> dict[str, Any]:
 def cart_exploding_critic() -> dict[str, Any]:
     env = Cart()
     demos = record(env, stop_cart, 20)
-    algorithm = us.sqil.preset("quick", rounds=6, round_steps=640, sac={"lr": 1.0})
-    result = train(algorithm, demos, env)
-    facts = {"shortfall": shortfall(result, env, stop_cart)}
-    facts |= {name: float(np.nanmax(np.abs(values))) for name, values in result.metrics.items() if "loss" in name}
+    algorithm = us.sqil(rounds=60, round_steps=256, frequency=64, random_steps=64, sac={"lr": 1.0, "hidden": (32, 32)})
+    result = train(algorithm, demos, env)  # stops in its first round
+    facts = {"shortfall": large(shortfall(result, env, stop_cart))}
+    facts["largest critic loss"] = float(np.nanmax(result.metrics["critic_loss"]))
+    assert facts["largest critic loss"] > 1e6
     return {"subject": result, "env": env, "expert": stop_cart, "demonstrations": demos, "facts": facts}
 
 
@@ -449,10 +449,8 @@ def _healthy(env: Any, expert: Act, episodes: int, **settings: Any) -> dict[str,
     demos = record(env, expert, episodes, seed=20)
     result = clone(demos, env, seeds=2, **settings)
     worst = float(shortfalls(result, env, mean_return(env, expert)).max())
-    return {
-        **{"subject": result, "env": env, "expert": expert, "demonstrations": demos},
-        "facts": {"shortfall": small(worst)},
-    }
+    facts = {"shortfall": small(worst)}
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
 
 
 @case("none")
