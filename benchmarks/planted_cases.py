@@ -114,15 +114,17 @@ def idle(env: Any, seed: int = 0) -> Act:
     return lambda obs: random.integers(space.n, size=len(obs))
 
 
-def shortfalls(result: Result, env: Any, expert_return: float) -> np.ndarray:
-    """The shortfall of each policy."""
-    return (expert_return - returns(result, env)) / (expert_return - mean_return(env, idle(env)))
+def shortfalls(result: Result, env: Any, expert: Any) -> np.ndarray:
+    """The shortfall of each policy. `expert` acts from the policy's starting states, or is its mean return."""
+    given = None if isinstance(expert, float) else expert
+    found = us.evaluate(result.policies, env, EPISODES, seed=77, expert=given, workers=0, progress=False)
+    known = expert if found.expert_returns is None else found.expert_returns.mean(axis=1)
+    return (known - found.returns.mean(axis=1)) / (known - mean_return(env, idle(env)))
 
 
 def shortfall(result: Result, env: Any, expert: Any) -> float:
-    """The shortfall of the selected policy; `expert` acts in the environment, or is its mean return."""
-    known = expert if isinstance(expert, float) else mean_return(env, expert)
-    return float(shortfalls(result, env, known)[result.selected])
+    """The shortfall of the selected policy."""
+    return float(shortfalls(result, env, expert)[result.selected])
 
 
 def large(value: float) -> float:
@@ -141,6 +143,7 @@ def joined(parts: list[us.Demonstrations]) -> us.Demonstrations:
     def together(name: str) -> Any:
         return np.concatenate([getattr(part, name) for part in parts])
 
+    assert all(part.other_next is None for part in parts)
     names = ("observations", "actions", "lengths", "last_observations", "terminals", "rewards")
     return replace(parts[0], **{name: together(name) for name in names})
 
@@ -148,6 +151,7 @@ def joined(parts: list[us.Demonstrations]) -> us.Demonstrations:
 def with_observations(demos: us.Demonstrations, change: Callable[[np.ndarray], np.ndarray]) -> us.Demonstrations:
     """The same episodes with changed observations, the last ones included."""
     assert demos.last_observations is not None
+    assert demos.other_next is None
     changed = change(demos.last_observations)
     return replace(demos, observations=change(demos.observations), last_observations=changed)
 
@@ -230,7 +234,8 @@ def pole_poor_expert() -> dict[str, Any]:
     result = clone(demos, "CartPole-v1")
     assert demos.returns is not None
     facts = {"expert": float(demos.returns.mean()), "random": mean_return("CartPole-v1", idle("CartPole-v1"))}
-    facts["good expert"] = mean_return("CartPole-v1", balance_pole)
+    facts |= {"good expert": mean_return("CartPole-v1", balance_pole)}
+    facts["learner"] = float(returns(result, "CartPole-v1")[0])
     assert facts["expert"] < 2 * facts["random"] < facts["good expert"] / 4
     return {"subject": result, "env": "CartPole-v1", "demonstrations": demos, "facts": facts}
 
@@ -241,9 +246,9 @@ def reach_opposite_place() -> dict[str, Any]:
     demos = record(env, wrong, 40)
     result = clone(demos, env)
     facts = {"expert": mean_return(env, wrong), "idle": mean_return(env, idle(env))}
-    facts |= {"learner": float(returns(result, env)[0]), "good expert": mean_return(env, reach())}
+    facts |= {"shortfall": small(shortfall(result, env, wrong)), "good expert": mean_return(env, reach())}
     assert facts["expert"] < facts["idle"] < facts["good expert"]
-    assert abs(facts["learner"] - facts["expert"]) < 0.15 * (facts["good expert"] - facts["idle"])
+    assert facts["shortfall"] > -SMALL  # it does as badly as its expert
     return {"subject": result, "env": env, "expert": wrong, "demonstrations": demos, "facts": facts}
 
 
@@ -261,7 +266,7 @@ def ridge_recoverable() -> dict[str, Any]:
 
 
 def _ridge(env: Ridge) -> dict[str, Any]:
-    """More demonstrations do not help, the expert's answers in the learner's states do."""
+    """More demonstrations of the same path do not help. `healthy_ridge_dagger` shows what does."""
     demos = record(env, balance_on_ridge, 60)
     result = clone(demos.first(30), env)
     errors = result.policy(demos.observations) - balance_on_ridge(demos.observations)
@@ -276,10 +281,10 @@ def _ridge(env: Ridge) -> dict[str, Any]:
 
 
 @case("wrong-action-scale")
-def reach_normalized_actions() -> dict[str, Any]:
+def reach_actions_divided_by_18() -> dict[str, Any]:
     env, expert = Reach(), reach()
     right = record(env, expert, 40)
-    demos = replace(right, actions=right.actions / np.float32(6 * env.limit))
+    demos = replace(right, actions=right.actions / np.float32(18))
     result = clone(demos, env)
     facts = {"shortfall": large(shortfall(result, env, expert))}
     facts["shortfall with the right scale"] = small(shortfall(clone(right, env), env, expert))
@@ -287,7 +292,7 @@ def reach_normalized_actions() -> dict[str, Any]:
 
 
 @case("wrong-action-scale")
-def mountain_car_percent() -> dict[str, Any]:
+def mountain_car_tenth_of_action() -> dict[str, Any]:
     right = record("MountainCarContinuous-v0", pump_car, 30)
     demos = replace(right, actions=right.actions * np.float32(0.1))
     result = clone(demos, "MountainCarContinuous-v0")
@@ -415,7 +420,7 @@ def reach_memorised_noise() -> dict[str, Any]:
     facts["last loss"] = float(result.metrics["loss"][0, -1])
     assert facts["early fresh error"] < 0.8 * facts["fresh error"]
     assert facts["shortfall"] > 0.15
-    assert facts["early"] < 0.6 * facts["shortfall"]
+    assert facts["early"] < 0.75 * facts["shortfall"]
     return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
 
 
@@ -436,7 +441,7 @@ def cart_narrow_network() -> dict[str, Any]:
     env = Cart()
     demos = record(env, stop_cart, 40)
     result = clone(demos, env, seeds=8, hidden=(2, 2), lr=3e-2)
-    found = shortfalls(result, env, mean_return(env, stop_cart))
+    found = shortfalls(result, env, stop_cart)
     facts = {"lowest": small(float(found.min())), "highest": large(float(found.max()))}
     facts["seeds with a large gap"] = float((found > LARGE).sum())
     return {"subject": result, "env": env, "expert": stop_cart, "demonstrations": demos, "facts": facts}
@@ -448,7 +453,7 @@ def cart_narrow_network() -> dict[str, Any]:
 def _healthy(env: Any, expert: Act, episodes: int, **settings: Any) -> dict[str, Any]:
     demos = record(env, expert, episodes, seed=20)
     result = clone(demos, env, seeds=2, **settings)
-    worst = float(shortfalls(result, env, mean_return(env, expert)).max())
+    worst = float(shortfalls(result, env, expert).max())
     facts = {"shortfall": small(worst)}
     return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
 
