@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import understudy as us
-from planted_cases import CASES, Case
+from hidden_cases import CASES, Case
 from understudy.core.errors import unknown
 from understudy.train.tables import provenance, write_csv
 

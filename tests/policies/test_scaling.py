@@ -85,7 +85,8 @@ def test_the_papers_scaling_is_that_of_its_code():
 
 
 def test_statistics_of_zeros_are_finite():
-    found = Statistics.of(np.zeros((3, 2)), np.full((3, 1), 1 / 3))
+    spec = us.Spec((2,), SPACE, 3)
+    found = Statistics.of(spec, np.zeros((3, 2)), np.full((3, 1), 1 / 3))
     np.testing.assert_array_equal(found.scale, FLOOR)
     assert found.nearly_constant.all()
 

@@ -244,7 +244,8 @@ def make_checkpoints(folder: Path) -> list[Path]:
 
 def _train(checkpoint: Path | None, progress: Any = None) -> us.Result:
     learner = us.bc(rounds=6, gradient_steps=2, batch_size=8, hidden=(8,))
-    return us.imitate(learner, "Pendulum", seeds=2, episodes=[2, 3], checkpoint=checkpoint, progress=progress)
+    call = {"checkpoint": checkpoint, "progress": progress, "holdout": 0.0}
+    return us.imitate(learner, "Pendulum", seeds=2, episodes=[2, 3], **call)
 
 
 def resume(path: Path) -> us.Result:

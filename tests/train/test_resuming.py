@@ -111,7 +111,7 @@ def test_kill_9_while_a_checkpoint_is_written_and_resume_from_another_directory(
     assert str(project) not in (project / "runs/mine.command.json").read_text()
     status, out, err = understudy("train", "--resume", str(project / "runs/mine"))
     assert status == 0
-    first, second = err.splitlines()
+    first, second = (line for line in err.splitlines() if "means little" not in line)
     assert f"understudy {' '.join(PENDULUM_WORDS)} --out runs/mine" in first
     assert f"{project}/runs/mine.checkpoint.npz" in second
     assert f"{project}/runs/mine" in out

@@ -61,7 +61,7 @@ class Kernel(NamedTuple):
     def fit(cls, spec: Spec, steps: Steps, timed: bool = False) -> "Kernel":
         """Coordinates and bandwidth (`game.kernels`) from steps that are not judged."""
         obs = steps.obs.astype(np.float64)
-        kernel = cls(spec, Statistics.of(obs, np.full((len(obs), 1), 1 / len(obs))), 1.0, timed)
+        kernel = cls(spec, Statistics.of(spec, obs, np.full((len(obs), 1), 1 / len(obs))), 1.0, timed)
         rows = evenly_spaced(len(obs), MAX_STEPS)
         distances = pdist(kernel.points(steps.t[rows], steps.obs[rows], steps.act[rows]))
         positive = distances[distances > 0]

@@ -12,7 +12,7 @@ that repeats another one costs no answers. `queries_per_round` limits a round. I
 first states in this order are answered. A `gate` decides during the episode instead, and can let the expert act.
 """
 
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ SAME = 1e-3
 """States that are closer than this, in standard deviations, count as the same state."""
 
 
+@runtime_checkable
 class Asking(Protocol):
     """The part of an on-Q algorithm's state that tells which states were queried."""
 

@@ -49,13 +49,16 @@ class Statistics(NamedTuple):
     """The typical size of the observations: one number."""
 
     @classmethod
-    def of(cls, obs: Any, weight: Any) -> "Statistics":
-        """From rows of observations and their weights (n, 1), whose sum is 1."""
+    def of(cls, spec: Spec, obs: Any, weight: Any) -> "Statistics":
+        """From rows of observations and their weights (n, 1), whose sum is 1.
+
+        Numbers that neither the policy nor the critics see take no part in the typical size.
+        """
         xp = namespace(obs)
         mean = (weight * obs).sum(axis=0)
         std = xp.sqrt((weight * xp.square(obs - mean)).sum(axis=0))
         rms = xp.sqrt(xp.square(mean) + xp.square(std))
-        varied = rms > 0
+        varied = (rms > 0) & _seen(spec)
         size = xp.nanmedian(xp.where(varied, rms, xp.where(varied.any(), xp.nan, 1.0)))
         return cls(mean, std, FLOOR * xp.maximum(rms, size), size)
 
@@ -67,6 +70,13 @@ class Statistics(NamedTuple):
     def scale(self) -> Any:
         """The standard deviation, not below the floor."""
         return namespace(self.std).maximum(self.std, self.floor)
+
+
+def _seen(spec: Spec) -> np.ndarray:
+    """Which numbers of an observation the policy or the critics see."""
+    if spec.policy_obs is None or spec.critic_obs is None:
+        return np.ones(spec.obs_size, bool)
+    return np.isin(np.arange(spec.obs_size), (*spec.policy_obs, *spec.critic_obs))
 
 
 class Normalization(Light):
@@ -83,7 +93,7 @@ class Normalization(Light):
     def fit(cls, spec: Spec, demonstrations: Dataset, obs_scaling: Scaling = "standardize") -> "Normalization":
         """The coordinates of a run, from its real steps."""
         check_scaling(obs_scaling)
-        found = Statistics.of(demonstrations.steps.obs, demonstrations.mask[:, None] / demonstrations.size)
+        found = Statistics.of(spec, demonstrations.steps.obs, demonstrations.mask[:, None] / demonstrations.size)
         mean, std, zeros = found.mean, found.scale, jnp.zeros_like(found.mean)
         if obs_scaling == "paper":
             std = found.std + 1e-3

@@ -172,7 +172,8 @@ def _broken_state(before: State, update: Callable[[], State] | None) -> str | No
 
 def _not_finite_rows(numbers: Any) -> np.ndarray:
     """At which rows some number is NaN or infinite."""
-    return ~np.isfinite(np.asarray(numbers)).reshape(len(numbers), -1).all(axis=1)
+    finite = np.isfinite(np.asarray(numbers))
+    return ~finite.all(axis=tuple(range(1, finite.ndim)))
 
 
 def _count(bad: np.ndarray, steps: Transition) -> str:

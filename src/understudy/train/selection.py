@@ -70,7 +70,7 @@ def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
     size = int(training.size[run])
     rows = evenly_spaced(size, MAX_STEPS)
     obs = steps.obs[rows].astype(np.float64)
-    statistics = Statistics.of(obs, np.full((len(obs), 1), 1 / len(obs)))
+    statistics = Statistics.of(spec, obs, np.full((len(obs), 1), 1 / len(obs)))
     pairs = np.concatenate([standardized(statistics, obs), action_vectors(spec, steps.act[rows])], axis=1)
     distances = pdist(pairs) if len(pairs) > 1 else np.ones(1)
     positive = distances[distances > 0]

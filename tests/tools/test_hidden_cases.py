@@ -1,4 +1,4 @@
-"""benchmarks/planted_cases.py: cases with a known cause build, and their data have the fault that they name."""
+"""benchmarks/hidden_cases.py: cases with a known cause build, and their data have the fault that they name."""
 
 import sys
 from pathlib import Path
@@ -13,10 +13,10 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def planted():
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        import planted_cases
+        import hidden_cases
     finally:
         sys.path.remove(str(BENCHMARKS))
-    return planted_cases
+    return hidden_cases
 
 
 def test_time_limits_are_recorded_as_terminals_where_nothing_terminates(planted):

@@ -1,4 +1,4 @@
-"""Small environments and scripted experts for the planted cases of benchmarks/planted_cases.py."""
+"""Small environments and scripted experts for the planted cases of benchmarks/hidden_cases.py."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import understudy as us
-from planted_envs import (
+from hidden_envs import (
     Act,
     Cart,
     Fork,
