@@ -19,7 +19,7 @@ their difference (a jackknife over the episodes). So noise does not choose, and 
 policy. The criterion never uses a return, unless the person asks for `select="return"`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -167,10 +167,6 @@ def jackknife_error(without: np.ndarray) -> float:
 def episode_seed(seed: int) -> int:
     """The seed of a run's fresh episodes. All its candidates start from the same states."""
     return int(np.random.SeedSequence([seed, 2, 2]).generate_state(1)[0])
-
-
-Play = Callable[[Actor, int], Episodes]
-"""Fresh deterministic episodes of a policy, from the starts of a seed."""
 
 
 def _points(data: HeldOut, episodes: Episodes, episode: int, rows: np.ndarray) -> np.ndarray:
