@@ -43,6 +43,8 @@ def train_command(
     staleness: int = 0,
     workers: Annotated[int | None, default("one per seed, at most one per core")] = None,
     step_timeout: float = STEP_TIMEOUT,
+    candidates: int = 1,
+    select_episodes: Annotated[int | None, default("as many as --evaluate")] = None,
     evaluate: int = EPISODES,
     out: Annotated[Path_, default("experts/ENV")] = None,
     sac: SAC = _SAC,
@@ -69,7 +71,9 @@ def train_command(
             which is faster.
         workers: Worker processes that step a Gymnasium environment; 0: this process, without a timeout.
         step_timeout: Seconds that a step or reset may take in a worker; 0: no limit.
-        evaluate: Episodes to select the best seed, and as many fresh ones to score it.
+        candidates: Policies of each seed to select from: those after its last rounds, of about 50.
+        select_episodes: Episodes of each candidate to select the best one.
+        evaluate: Fresh episodes to score the selected one.
         out: Directory of the expert.
         sac: Settings of sac.
         ppo: Settings of ppo.
@@ -93,6 +97,8 @@ def train_command(
                 workers,
                 report,
                 step_timeout,
+                candidates,
+                select_episodes,
                 envs=envs,
                 frequency=frequency,
                 batch_size=batch_size,
@@ -105,18 +111,22 @@ def train_command(
         if has_checkpoint(f"{path}{CHECKPOINT}"):
             raise KeyboardInterrupt("the checkpoint is kept; rerun the same command to resume") from None
         raise
-    words = f"mean ± 95% interval (Student's t over {evaluate}"
-    _show(trained, f"{type(chosen).__name__} in {env}: {words} deterministic episodes of a seed)")
-    print(f"\nReturn of the selected seed, {words} fresh episodes): {interval(trained.score)}. Saved in {path}")
+    words = "mean ± 95% interval, Student's t over"
+    size = next(iter(trained.candidates.values())).size
+    _show(trained, f"{type(chosen).__name__} in {env} ({words} {size} deterministic episodes of a policy)")
+    print(
+        f"\nReturn of the selected policy ({words} {evaluate} fresh episodes): {interval(trained.score)}. Saved in {path}"
+    )
     print(f"To record demonstrations: understudy demos record {env} --expert {path} --out FILE")
 
 
 def _show(trained: TrainedExpert, title: str) -> None:
+    chosen = trained.card["seed"], trained.card["round"]
     rows = [
-        (seed, interval(returns), "selected" if seed == trained.card["seed"] else "")
-        for seed, returns in trained.candidates.items()
+        (seed, index, interval(returns), "selected" if (seed, index) == chosen else "")
+        for (seed, index), returns in trained.candidates.items()
     ]
-    display.show((">seed", ">return", ""), rows, title)
+    display.show((">seed", ">round", ">return", ""), rows, title)
 
 
 def _player(env: NamedEnv, name: str | None, players: dict[str, RLPlayer]) -> RLPlayer:

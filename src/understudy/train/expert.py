@@ -1,8 +1,8 @@
-"""Train an expert: a player of `rl` learns on the task reward, and the best seed is saved.
+"""Train an expert: a player of `rl` learns on the task reward, and the best policy is saved.
 
     1. train a policy for each seed (`train.learn`)
-    2. evaluate each policy deterministically, and select the seed with the highest mean return
-    3. evaluate the selected policy in as many fresh episodes: the score in its card
+    2. evaluate the policies of each seed's last rounds deterministically, and select the one with the highest mean
+    3. evaluate the selected policy in fresh episodes: the score in its card
 
 Line 3 is needed because the maximum of several means is biased upwards.
 
@@ -51,15 +51,15 @@ SELECTION_SEED, SCORING_SEED = 0, 1
 
 @dataclass(frozen=True)
 class TrainedExpert:
-    """The policy of the selected seed."""
+    """The selected policy."""
 
     actor: Actor
     card: dict[str, Any]
     """The contents of card.json."""
     score: Sample
     """Its return in fresh episodes."""
-    candidates: dict[int, Sample]
-    """The return of each seed in the episodes of the selection."""
+    candidates: dict[tuple[int, int], Sample]
+    """(seed, round) → the return of a policy in the episodes of the selection."""
 
 
 def default_player(env: Environment | GymnasiumEnvironment) -> RLPlayer:
@@ -77,18 +77,23 @@ def train_expert(
     workers: int | None = None,
     progress: Progress | None = None,
     step_timeout: float = STEP_TIMEOUT,
+    candidates: int = 1,
+    select_episodes: int | None = None,
     **settings: Any,
 ) -> TrainedExpert:
     """Train an expert for an environment and save it in the directory `out`.
 
-    `episodes` is the number of episodes to evaluate each seed for the selection, and to score the selected one.
+    The policies after the last `candidates` rounds of each seed are evaluated in `select_episodes` episodes (default:
+    `episodes`), and the selected one is scored in `episodes` fresh ones.
     `settings` are those of `learn`: envs, frequency, batch_size, random_steps, ... Ctrl-C ends training at the end of a
     round, writes a checkpoint, and raises KeyboardInterrupt.
     """
-    check_whole(1, episodes=episodes)
+    select_episodes = episodes if select_episodes is None else select_episodes
+    check_whole(1, episodes=episodes, candidates=candidates, select_episodes=select_episodes)
+    counts = candidates, select_episodes, episodes
     with claimed_output(str(out)):
         check_new_directory(out)
-        return _train_expert(env, out, player, steps, seeds, episodes, workers, progress, step_timeout, settings)
+        return _train_expert(env, out, player, steps, seeds, counts, workers, progress, step_timeout, settings)
 
 
 def _train_expert(
@@ -97,12 +102,13 @@ def _train_expert(
     player: RLPlayer | None,
     steps: int,
     seeds: int,
-    episodes: int,
+    counts: tuple[int, int, int],
     workers: int | None,
     progress: Progress | None,
     step_timeout: float,
     settings: dict[str, Any],
 ) -> TrainedExpert:
+    most, select_episodes, episodes = counts
     checkpoint = f"{out}{CHECKPOINT}"
     env = make(given)
     learned = learn(
@@ -114,50 +120,65 @@ def _train_expert(
         checkpoint=checkpoint,
         workers=workers,
         step_timeout=step_timeout,
+        keep=most - 1,
         **settings,
     )
     if learned.interrupted:
         raise KeyboardInterrupt
-    candidates = _candidates(learned, episodes, workers, step_timeout)
-    seed = max(candidates, key=lambda seed: candidates[seed].mean)
-    selected = learned.policies[learned.seeds.index(seed)]
+    policies = _policies(learned)
+    returns = evaluate([*policies.values()], env, select_episodes, SELECTION_SEED, None, workers, False, step_timeout)
+    candidates = {key: Sample.of(own) for key, own in zip(policies, returns.returns, strict=True)}
+    chosen = max(candidates, key=lambda key: candidates[key].mean)
+    selected = policies[chosen]
     scored = evaluate([selected], env, episodes, SCORING_SEED, None, workers, False, step_timeout)
     score = Sample.of(scored.returns[0])
-    trained = TrainedExpert(selected, _card(learned, candidates, seed, score), score, candidates)
+    trained = TrainedExpert(selected, _card(learned, candidates, chosen, score), score, candidates)
     hint = f"or rerun the same command, which resumes from '{checkpoint}'" if has_checkpoint(checkpoint) else ""
     save_or_rescue(lambda place: _save(trained, learned, place), out, hint)
     clean_up(str(out))
     return trained
 
 
-def _candidates(learned: Learned, episodes: int, workers: int | None, step_timeout: float) -> dict[int, Sample]:
-    """Line 2: the returns of the seeds that did not diverge."""
+def _policies(learned: Learned) -> dict[tuple[int, int], Actor]:
+    """The candidates of line 2: (seed, round) → policy, of the seeds that did not diverge."""
     finite = [i for i, status in enumerate(learned.statuses) if not status.startswith("diverged")]
     if not finite:
         raise DivergedError(f"every seed {learned.statuses[0]}")
-    policies = [learned.policies[i] for i in finite]
-    evaluated = evaluate(policies, learned.env, episodes, SELECTION_SEED, None, workers, False, step_timeout).returns
-    return {learned.seeds[i]: Sample.of(returns) for i, returns in zip(finite, evaluated, strict=True)}
+    rounds = learned.metrics["env_steps"].shape[1]
+    return {
+        (learned.seeds[i], index): policy
+        for i in finite
+        for index, policy in {**learned.earlier[i], rounds: learned.policies[i]}.items()
+    }
 
 
-def _card(learned: Learned, candidates: dict[int, Sample], seed: int, score: Sample) -> dict[str, Any]:
+def _card(
+    learned: Learned, candidates: dict[tuple[int, int], Sample], chosen: tuple[int, int], score: Sample
+) -> dict[str, Any]:
     config = dict(learned.config)
     command = re.sub(r" --out[ =]\S+", "", config.pop("command"))  # a path on this machine
+    seed, chosen_round = chosen
     if len(candidates) > 1:
+        seeds = len({seed for seed, _ in candidates})
+        of = f"{seeds} seeds" if len(candidates) == seeds else f"{len(candidates)} policies of {seeds} seeds"
+        episodes = candidates[chosen].size
         selection = (
-            f"the best of {len(candidates)} seeds by the mean return of {score.size} deterministic episodes each, "
+            f"the best of {of} by the mean return of {episodes} deterministic episodes each, "
             f"scored in {score.size} fresh ones"
         )
     else:
         selection = f"the only seed, scored in {score.size} fresh deterministic episodes"
+    rounds = learned.metrics["env_steps"].shape[1]
+    shown = {f"{one}" if at == rounds else f"{one}, round {at}": sample for (one, at), sample in candidates.items()}
     index = learned.seeds.index(seed)
     return {
         "env": config.pop("env"),
         "command": command,
         "seed": seed,
+        "round": chosen_round,
         "selection": selection,
         "return": {"mean": _plain(score.mean), "std": _plain(score.std), "episodes": score.size},
-        "candidates": {str(one): _plain(sample.mean) for one, sample in candidates.items()},
+        "candidates": {name: _plain(sample.mean) for name, sample in shown.items()},
         **config,
         "spec": describe_spec(learned.env.spec),
         "curve": {

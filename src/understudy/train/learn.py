@@ -45,7 +45,7 @@ from understudy.train.results import hyperparameters
 from understudy.train.sizes import check_size
 from understudy.train.tables import provenance
 
-ROUNDS = 20
+ROUNDS = 50
 """Rounds of a training call, roughly: each is a row of the metrics, and can be resumed from."""
 
 
@@ -141,6 +141,8 @@ class Learned:
     seeds: list[int]
     policies: list[Actor]
     """The policies after the last round: neither rounds nor seeds are selected."""
+    earlier: list[dict[int, Actor]]
+    """For each seed: round → the policy after it, of the last rounds but one, as many as `keep` asks for."""
     metrics: dict[str, np.ndarray]
     """name → (seeds, rounds). `return` is the mean return of the training episodes, with exploration."""
     statuses: list[str]
@@ -184,10 +186,11 @@ def learn(
     visit: loop.Visit | None = None,
     workers: int | None = None,
     step_timeout: float = STEP_TIMEOUT,
+    keep: int = 0,
 ) -> Learned:
     """Train a player, such as `rl.SAC()`, on the task reward.
 
-    - `steps`: environment steps per run, rounded up to whole rounds of `round_steps` (default: a twentieth of them).
+    - `steps`: environment steps per run, rounded up to whole rounds of `round_steps` (default: a fiftieth of them).
     - `seeds`: the number of seeds, or a list of them; all are trained in one compiled program.
     - `envs`: parallel environments per run (default: 8 for PPO, else 1).
     - `frequency`: steps of a run between updates, over all its environments (default: 2,048 for PPO, else one per
@@ -197,6 +200,7 @@ def learn(
     - `random_steps`: random exploration steps at the start (default: 1,000, or a tenth of `steps` if that is less; 0
       for PPO).
     - `truncation_is_terminal`: treat truncation as termination.
+    - `keep`: also return the policies after this many rounds before the last one.
     - `staleness`, `progress`, `checkpoint`, `visit`, `workers`, `step_timeout`: as in `imitate`. With a checkpoint, the
       same call resumes after an interruption or a crash.
     """
@@ -228,23 +232,35 @@ def learn(
         saved = Checkpoint(checkpoint, {"settings": settings, "environment": task, "seeds": seed_list})
     keys = jax.vmap(jax.random.key)(np.array(seed_list, np.uint32))
     check_not_negative(step_timeout=step_timeout)
+    check_whole(0, keep=keep)
     collector = collector_for(algorithm, env, None, seed_list, workers, step_timeout)
     empty = _no_demonstrations(env.spec, len(seed_list))
     with display.reporting(f"{type(player).__name__} in {env.name}", progress) as report:
-        trained = loop.train(algorithm, env.spec, empty, keys, collector, report, saved, visit)
-    return _learned(algorithm, env, seed_list, trained)
+        trained = loop.train(
+            algorithm, env.spec, empty, keys, collector, report, saved, visit, parts=algorithm.rounds if keep else 0
+        )
+    return _learned(algorithm, env, seed_list, trained, keep)
 
 
 def _learned(
-    algorithm: TaskReward, env: Environment | GymnasiumEnvironment, seeds: list[int], trained: loop.Training
+    algorithm: TaskReward, env: Environment | GymnasiumEnvironment, seeds: list[int], trained: loop.Training, keep: int
 ) -> Learned:
     """The result of a training call: its policies and configuration."""
-    states = jax.device_get(trained.states)
+    states, kept = jax.device_get((trained.states, trained.kept))
     about = {"algorithm": type(algorithm.player).__name__, "env": public_name(env)}
-    policies = [
-        Actor(algorithm.policy(jax.tree.map(lambda x, i=i: x[i], states)), env.spec, {**about, "seed": seed})
-        for i, seed in enumerate(seeds)
-    ]
+    policies, earlier = [], []
+    for i, seed in enumerate(seeds):
+        one = {**about, "seed": seed}
+        policies.append(Actor(algorithm.policy(jax.tree.map(lambda x, i=i: x[i], states)), env.spec, one))
+        rounds = [] if kept is None else [r for r in kept.rounds[i] if r][:-1][-keep:]  # the last one is in `policies`
+        earlier.append(
+            {
+                int(r): Actor(
+                    jax.tree.map(lambda x, i=i, r=r: x[i, r - 1], kept.policies), env.spec, {**one, "round": int(r)}
+                )
+                for r in rounds
+            }
+        )
     settings = hyperparameters(algorithm)
     config = {
         "player": settings.pop("player"),
@@ -256,7 +272,7 @@ def _learned(
         **provenance(),
     }
     return Learned(
-        config, seeds, policies, trained.metrics, trained.statuses, trained.seconds, trained.interrupted, env
+        config, seeds, policies, earlier, trained.metrics, trained.statuses, trained.seconds, trained.interrupted, env
     )
 
 
