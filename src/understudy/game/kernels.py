@@ -39,12 +39,20 @@ class GaussianKernel(eqx.Module):
     """Indices of the observation that the kernel sees (`Spec.critic_obs`)."""
 
     @classmethod
-    def fit(cls, key: Key[Array, ""], spec: Spec, demonstrations: Dataset, features: int) -> "GaussianKernel":
+    def fit(
+        cls,
+        key: Key[Array, ""],
+        spec: Spec,
+        demonstrations: Dataset,
+        features: int,
+        bandwidths: tuple[float, ...] = (1.0,),
+    ) -> "GaussianKernel":
         """Coordinates and bandwidth from demonstrations, random features from the key."""
         normalization = Normalization.fit(spec, demonstrations)
         size = spec.obs_size + spec.action_size
         direction_key, phase_key = jax.random.split(key)
         directions = jax.random.normal(direction_key, (size, features))
+        directions = directions / jnp.asarray(bandwidths)[jnp.arange(features) % len(bandwidths)]
         phases = jax.random.uniform(phase_key, (features,), maxval=2 * jnp.pi)
         kernel = cls(normalization, jnp.ones(()), directions, phases, spec.num_actions, spec.critic_obs)
         bandwidth = bandwidth_of(_distances(kernel, demonstrations))

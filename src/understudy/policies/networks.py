@@ -79,6 +79,23 @@ def _uniform(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[tuple[Array, 
     return tuple(layer[:-1] for layer in layers), tuple(layer[-1] for layer in layers)
 
 
+class NormedMLP(eqx.Module):
+    """An MLP with ReLU and layer normalization, for critics: x ↦ W_k relu(N(... relu(N(W_1 x + b_1)) ...)) + b_k.
+
+    N(h) = (h − mean h) / std h, without parameters of its own.
+    """
+
+    net: MLP
+
+    def __call__(self, x: Float[Array, "... i"]) -> Float[Array, "... o"]:
+        net = self.net
+        if net.input_indices is not None:
+            x = x[..., jnp.asarray(net.input_indices)]
+        for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
+            x = jax.nn.relu(jax.nn.standardize(x @ weight + bias, axis=-1))
+        return net.output(x)
+
+
 def orthogonal_penalty(network: MLP, between: Literal["inputs", "outputs"]) -> Float[Array, ""]:
     """Σ over layers of the squared off-diagonal entries of the Gram matrix (Brock et al., 2018).
 

@@ -38,6 +38,8 @@ class Batch(NamedTuple):
     """The value of the absorbing state if the step ends in it, else 0."""
     value_bound: Float[Array, "..."]
     """A bound on |V| without entropy, known for bounded rewards. Infinite if there is none."""
+    demonstrated: Float[Array, "..."]
+    """1 if the step is the expert's, else 0."""
 
 
 class Experience(NamedTuple):
@@ -87,7 +89,8 @@ def make_batch(
     terminal_value = jnp.where(steps.terminal, absorbing_value, 0.0)
     bound = jnp.full(reward.shape, value_bound, jnp.float32)
     bootstrap = 1.0 - done.astype(jnp.float32)
-    return Batch(steps.obs, steps.act, steps.next_obs, reward, bootstrap, terminal_value, bound)
+    demonstrated = (steps.round < 0).astype(jnp.float32)
+    return Batch(steps.obs, steps.act, steps.next_obs, reward, bootstrap, terminal_value, bound, demonstrated)
 
 
 def update_when_ready(

@@ -35,7 +35,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from understudy.core.errors import (
     check_choice,
@@ -65,6 +65,8 @@ class SACState(NamedTuple):
     """Target networks Q̄_1 and Q̄_2."""
     log_temperature: Float[Array, ""]
     temperature_opt_state: optax.OptState
+    steps: Int[Array, ""]
+    """Gradient steps so far."""
 
 
 class SAC(RLPlayer):
@@ -90,6 +92,12 @@ class SAC(RLPlayer):
     """Target entropy H. None: minus the dimension of the actions."""
     bound_values: bool = eqx.field(static=True, default=False)
     """Clip values to what the rewards allow, where that is known: AdRIL's kernels are bounded."""
+    layer_norm: bool = eqx.field(static=True, default=False)
+    """Layer normalization in the critics, which keeps values of actions far from the data small."""
+    cloning_weight: float = 0.0
+    """Weight of the squared cloning error on demonstrated steps in the policy's loss, relative to the mean |Q|."""
+    critic_warmup: int = eqx.field(static=True, default=0)
+    """Gradient steps of the critics alone, before policy and temperature learn."""
     sde: bool = eqx.field(static=True, default=False)
     """Use state-dependent exploration (gSDE)."""
     sde_steps: int = eqx.field(static=True, default=64)
@@ -122,7 +130,7 @@ class SAC(RLPlayer):
             actor = StateDependent.init(net, self.sde_log_std, self.sde_steps)
         size = spec.obs_size + spec.action_size
         seen = None if spec.critic_obs is None else (*spec.critic_obs, *range(spec.obs_size, size))
-        critics = twins(critics_key, size, self.hidden, 1, seen)
+        critics = twins(critics_key, size, self.hidden, 1, seen, self.layer_norm)
         log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
         init = optax.adam(self.lr).init
         return SACState(
@@ -133,6 +141,7 @@ class SAC(RLPlayer):
             jax.tree.map(jnp.copy, critics),  # states are donated, so no array may appear twice
             log_temperature,
             init(log_temperature),
+            jnp.zeros((), jnp.int32),
         )
 
     def improve(
@@ -162,7 +171,7 @@ class SAC(RLPlayer):
         (critic_loss, q), gradient = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
         critics, critics_opt_state = descend(adam, gradient, state.critics, state.critics_opt_state)  # line 2
         (policy_loss, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
-            state.actor, critics, batch.obs, temperature, noise[0]
+            state.actor, critics, batch, temperature, noise[0], jnp.asarray(self.cloning_weight)
         )
         actor, actor_opt_state = descend(adam, gradient, state.actor, state.actor_opt_state)  # line 3
         log_temperature, temperature_opt_state = state.log_temperature, state.temperature_opt_state
@@ -170,6 +179,13 @@ class SAC(RLPlayer):
             entropy = -batch.act.shape[-1] if self.target_entropy is None else self.target_entropy
             gradient = jax.grad(temperature_loss)(log_temperature, log_prob, entropy)
             log_temperature, temperature_opt_state = descend(adam, gradient, log_temperature, temperature_opt_state)
+        if self.critic_warmup:
+            old = state.actor, state.actor_opt_state, state.log_temperature, state.temperature_opt_state
+            new = actor, actor_opt_state, log_temperature, temperature_opt_state
+            warm = state.steps >= self.critic_warmup
+            actor, actor_opt_state, log_temperature, temperature_opt_state = jax.tree.map(
+                lambda n, o: jnp.where(warm, n, o), new, old
+            )
         targets = optax.incremental_update(critics, state.targets, self.tau)  # line 5
         metrics = {
             "critic_loss": critic_loss,
@@ -179,7 +195,14 @@ class SAC(RLPlayer):
             "q": q,
         }
         return SACState(
-            actor, actor_opt_state, critics, critics_opt_state, targets, log_temperature, temperature_opt_state
+            actor,
+            actor_opt_state,
+            critics,
+            critics_opt_state,
+            targets,
+            log_temperature,
+            temperature_opt_state,
+            state.steps + 1,
         ), metrics
 
     def policy(self, state: SACState) -> Squashed:
@@ -212,14 +235,18 @@ def critics_loss(critics: MLP, batch: Batch, y: Float[Array, " n"]) -> tuple[Flo
 def actor_loss(
     actor: Squashed,
     critics: MLP,
-    obs: Float[Array, "n obs"],
+    batch: Batch,
     temperature: Float[Array, ""],
     noise: Float[Array, "n act"],
+    cloning_weight: Float[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """E [ α log π(x | s) − min_i Q_i(s, x) ], with x from `noise`, and E log π(x | s)."""
-    act, log_prob = actor.draw_from(obs, noise)
-    q = values(critics, obs, act).min(0)
-    return (temperature * log_prob - q).mean(), log_prob.mean()
+    act, log_prob = actor.draw_from(batch.obs, noise)
+    q = values(critics, batch.obs, act).min(0)
+    error = jnp.square(jnp.tanh(actor.parameters(batch.obs)[0]) - batch.act).sum(-1)
+    cloning = (batch.demonstrated * error).sum() / jnp.maximum(batch.demonstrated.sum(), 1)
+    scale = jax.lax.stop_gradient(jnp.abs(q).mean())
+    return (temperature * log_prob - q).mean() + cloning_weight * scale * cloning, log_prob.mean()
 
 
 def temperature_loss(

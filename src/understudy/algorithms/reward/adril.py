@@ -117,6 +117,10 @@ class AdRIL(RewardMatching):
 
     kernel: Kernel = eqx.field(static=True, default="features")
     """features: Gaussian, random features of all steps; gaussian: exact, on a sample of steps; indicator: labels."""
+    bandwidths: tuple[float, ...] = eqx.field(static=True, default=(1.0,))
+    """Bandwidths of the kernel, in multiples of the median distance; the kernel is their mean."""
+    unit_norm: bool = eqx.field(static=True, default=False)
+    """Divide f by its norm, so that rewards keep their size."""
     points: int = eqx.field(static=True, default=1024)
     """kernel="gaussian": sampled steps of each side."""
     sac: SAC = eqx.field(default=DEFAULT_SAC, converter=adjustable(DEFAULT_SAC))
@@ -145,7 +149,7 @@ class AdRIL(RewardMatching):
         if self.kernel == "indicator":
             return Labels(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
         if self.kernel == "features":
-            return FeatureMoments(kernel, jnp.zeros(NUM_FEATURES))
+            return FeatureMoments(kernel, jnp.zeros(NUM_FEATURES), jnp.ones(()))
         size = kernel.directions.shape[0]
         return PointMoments(kernel, jnp.zeros((2 * self.points, size)), jnp.zeros(2 * self.points))
 
@@ -156,7 +160,10 @@ class AdRIL(RewardMatching):
         steps = data.round * self.schedule.updates * self.schedule.update_steps
         learner = state.sums.earlier / jnp.maximum(steps, 1)
         learner_share, expert_share = (1 - side.absorbing_share for side in (counts.earlier, counts.expert))
-        return FeatureMoments(state.kernel, expert_share * expert - learner_share * learner)
+        weights = expert_share * expert - learner_share * learner
+        difference = counts.expert.absorbing_share - counts.earlier.absorbing_share
+        norm = jnp.sqrt(jnp.square(weights).sum() + difference**2) if self.unit_norm else jnp.ones(())
+        return FeatureMoments(state.kernel, weights / norm, norm)
 
     def _point_moments(
         self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]
@@ -186,12 +193,16 @@ class FeatureMoments(_KernelMoments):
 
     kernel: GaussianKernel
     weights: Float[Array, " D"]
+    norm: Float[Array, ""]
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         return self.kernel.features(self.kernel.points(steps)) @ self.weights
 
     def bound(self) -> Float[Array, ""]:
         return jnp.sqrt(2.0) * jnp.linalg.norm(self.weights)  # ‖φ‖ ≤ √2
+
+    def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
+        return super().absorbing_reward(counts, balanced) / self.norm
 
 
 class PointMoments(_KernelMoments):

@@ -125,6 +125,8 @@ class RewardMatching(Algorithm):
     """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
     staleness: int = eqx.field(static=True, default=0)
     """Updates by which the acting policy lags the learner (Gymnasium). 1: collect and update at the same time."""
+    clone_steps: int = eqx.field(static=True, default=0)
+    """Gradient steps of cloning that the policy starts with (SAC)."""
     delta: float | None = None
     """δ: stop when a round's payoff is at most this. None: never."""
     loss_limit: float = 1e6
@@ -167,10 +169,13 @@ class RewardMatching(Algorithm):
         normalization = Normalization.fit(spec, demonstrations, self.obs_scaling)
         # A player's split uses 0 and 1. The payoff's features are not those of f, which the policy has trained on.
         moments_key, f_key, payoff_key = (jax.random.fold_in(key, number) for number in (2, 3, 4))
-        kernel, payoff_kernel = (GaussianKernel.fit(k, spec, demonstrations, NUM_FEATURES) for k in (f_key, payoff_key))
+        payoff_kernel = GaussianKernel.fit(payoff_key, spec, demonstrations, NUM_FEATURES)
+        kernel = GaussianKernel.fit(f_key, spec, demonstrations, NUM_FEATURES, getattr(self, "bandwidths", (1.0,)))
         player = self._player(normalization)
         self._check_lr_schedule(player)
         state = player.init(key, spec)
+        if self.clone_steps:
+            state = self._cloned(state, player, normalization, demonstrations, jax.random.fold_in(key, 5))
         steps = demonstrations.steps
         known = steps.known_next | steps.terminal | (steps.last & self.truncation_is_terminal)
         # States are donated, so no array may appear twice.
@@ -241,6 +246,27 @@ class RewardMatching(Algorithm):
             return batch(self._minibatch(state, data, k))
 
         return Experience(sample, jax.vmap(batch)(data.new_steps), data.new_steps.last)
+
+    def _cloned(self, state: Any, player: Any, normalization: Normalization, demonstrations: Dataset, key: Any) -> Any:
+        actor = state.actor
+        size = actor.net.biases[-1].shape[0] // 2
+        log_std = -1.0 - 0.5 * jnp.log(2 * jnp.pi * jnp.e)
+        actor = eqx.tree_at(lambda a: a.net.biases[-1], actor, actor.net.biases[-1].at[size:].set(log_std))
+        actor = eqx.tree_at(lambda a: a.net.weights[-1], actor, actor.net.weights[-1].at[:, size:].multiply(0.0))
+
+        def loss(actor: Any, k: Any) -> Any:
+            batch = normalization.encode(demonstrations.sample(k, (self.batch_size,)))
+            return jnp.square(jnp.tanh(actor.parameters(batch.obs)[0]) - batch.act).sum(-1).mean()
+
+        adam = optax.adamw(1e-3, weight_decay=1e-2)
+
+        def one(carry: Any, k: Any) -> Any:
+            actor, opt = carry
+            updates, opt = adam.update(jax.grad(loss)(actor, k), opt, actor)
+            return (eqx.apply_updates(actor, updates), opt), None
+
+        (actor, _), _ = jax.lax.scan(one, (actor, adam.init(actor)), jax.random.split(key, self.clone_steps))
+        return state._replace(actor=actor)
 
     def _minibatch(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> Transition:
         """Steps of both sides: half of each, or uniform over all."""
