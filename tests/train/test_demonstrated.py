@@ -1,6 +1,7 @@
 """Where no demonstrations are named, they come from the expert that is named, and from no other."""
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 import understudy as us
 from support.training import assert_same, ctrl_c
 from understudy.core.errors import NeedsError, RunError
-from understudy.train.demonstrated import SEED, names_another_expert
+from understudy.train.demonstrated import SEED, names_another_expert, records_expert
 
 MODELS = Path(__file__).parents[1] / "data_files" / "sb3"
 LEARNER = us.bc(rounds=4, gradient_steps=5, batch_size=16, hidden=(8,))
@@ -46,6 +47,31 @@ def balance(obs):
 )
 def test_bundled_demonstrations_belong_to_one_expert(env, expert, another):
     assert names_another_expert(env, expert) is another
+
+
+@pytest.mark.parametrize(
+    ("task", "expert", "records"),
+    [
+        ("Hopper-v5", None, True),  # a bundled expert without bundled demonstrations
+        ("Hopper-v5", "bundled", True),
+        ("CartPole-v1", None, False),
+        ("Acrobot-v1", None, False),  # no expert either
+        (None, None, False),
+    ],
+)
+def test_a_bundled_expert_is_recorded_if_its_demonstrations_are_not_bundled(task, expert, records):
+    assert records_expert(task, task, expert) is records
+
+
+@pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra mujoco")
+def test_a_mujoco_task_needs_no_demonstrations(capsys):
+    result = us.imitate(LEARNER, env="Hopper-v5", episodes=1, workers=0)
+    assert result.config["demonstrations"]["expert_return"]["mean"] > 3000
+    assert "recorded 1 episodes" in capsys.readouterr().err
+    with pytest.raises(NeedsError, match="include_cfrc_ext_in_observation"):
+        us.imitate(LEARNER, env="Ant-v5", workers=0)
+    with pytest.raises(NeedsError, match="Acrobot-v1 has no bundled demonstrations"):
+        us.imitate(LEARNER, env="Acrobot-v1", workers=0)
 
 
 @pytest.mark.parametrize(("env", "episodes"), [("Pendulum", [1, 2]), ("Pendulum-v1", 2)])

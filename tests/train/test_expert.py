@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ import understudy as us
 from understudy.cli.main import run_command
 from understudy.core.errors import NeedsError, SettingError, UnknownNameError
 from understudy.core.statistics import Sample
+from understudy.data import bundled
+from understudy.envs import NamedEnv
 from understudy.envs.gymnasium import available
 from understudy.experts.bundled import bundled_experts
 from understudy.experts.expert import as_expert
@@ -36,9 +40,13 @@ COMMAND = (
     "--sac.hidden 8 --sac.gradient-steps 2"
 )
 OBS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+needs_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra mujoco")
 PAGE = (Path(__file__).parents[2] / "docs/experts.md").read_text(encoding="utf-8")
 LOWEST_RETURN = {"CartPole-v1": 500, "LunarLander-v3": 270, "Pendulum": -200, "Pendulum-v1": -200, **published.EXPERT}
+LOWEST_RETURN |= {"HalfCheetah-v5": 11_000, "Hopper-v5": 3200, "Walker2d-v5": 4300, "Ant-v5": 4000}
 """The least mean return that a bundled expert may have."""
+SLOW = ("Bullet", "-v5")
+"""Simulators that are slow: one episode is enough there."""
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +137,21 @@ def test_bundled_experts_score_what_their_cards_say(name):
     assert card["return"]["mean"] >= LOWEST_RETURN[name]
     if dict(available()).get(name):
         pytest.skip("its simulator is not installed")
-    assert actor.spec == us.make(name).spec
-    # The episodes of the card, maybe on another machine, where a landing may end otherwise. PyBullet is slow, so one
-    # episode is enough; its return deviates more than a mean.
-    slow = "Bullet" in name
-    returns = us.evaluate([actor], name, episodes=1 if slow else card["return"]["episodes"], seed=1).returns
+    env = us.make(name, env_args=card.get("env_args"))
+    assert actor.spec == env.spec
+    # The episodes of the card, maybe on another machine, where a landing may end otherwise. The return of a single
+    # episode deviates more than a mean.
+    slow = any(part in name for part in SLOW)
+    returns = us.evaluate([actor], env, episodes=1 if slow else card["return"]["episodes"], seed=1).returns
     tolerance = (6 if slow else 1.5) * card["return"]["std"] + 1e-3
     assert returns.mean() == pytest.approx(card["return"]["mean"], abs=tolerance)
 
 
-@pytest.mark.parametrize("name", sorted(bundled_experts()))
+def test_an_expert_without_bundled_demonstrations_is_one_of_mujoco():
+    assert {*bundled_experts()} - {*bundled()} == {"Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"}
+
+
+@pytest.mark.parametrize("name", sorted({*bundled_experts()} & {*bundled()}))
 def test_bundled_demonstrations_come_with_an_expert(name):
     demonstrations = us.load(name)
     assert demonstrations.episodes == 25
@@ -215,9 +228,27 @@ def test_the_table_of_the_page_agrees_with_the_cards():
         steps = card["settings"]["rounds"] * card["settings"]["round_steps"]
         score = f"{card['return']['mean']:.1f} ± {card['return']['std']:.1f}"
         cells = [name, card["player"]["class"], f"{steps:,}", score, str(len(card["seeds"]))]
-        if name != "Pendulum":  # its demonstrations are those of its scripted expert
+        if name in bundled() and name != "Pendulum":  # its demonstrations are those of its scripted expert
             cells.append(f"{us.load(name).expert_return.mean:.1f}")
         assert f"| {' | '.join(cells)} |" in PAGE
+
+
+@needs_mujoco
+def test_a_bundled_expert_acts_in_the_environment_that_it_was_trained_in():
+    """Its card names the arguments, and another Ant is refused in one line that does too."""
+    args = {"include_cfrc_ext_in_observation": False}
+    assert us.load_expert("Ant-v5").about["card"]["env_args"] == args
+    assert as_expert(None, us.make("Ant-v5", env_args=args)).deterministic
+    assert as_expert("Ant-v5", us.make(lambda: gymnasium.make("Ant-v5", **args))).deterministic
+    for other in (us.make("Ant-v5"), us.make("Ant-v5", env_args={"include_cfrc_ext_in_observation": True})):
+        with pytest.raises(NeedsError, match="--env-arg include_cfrc_ext_in_observation=false"):
+            as_expert("bundled", other)
+
+
+def test_a_card_has_the_arguments_of_the_environment(tmp_path):
+    named = NamedEnv("Pendulum-v1", {"g": 9.0}, horizon=20)
+    card = train_expert(named, tmp_path / "mine", PLAYER, **{**SMALL, "steps": 32, "seeds": 1, "workers": 0}).card
+    assert (card["env"], card["env_args"], card["horizon"], "wrap" in card) == ("Pendulum-v1", {"g": 9.0}, 20, False)
 
 
 def test_an_expert_is_recorded_deterministically_or_with_noise():

@@ -17,7 +17,7 @@ from understudy.envs.naming import WRAPPERS, parse_args
 from understudy.experts.expert import Expert, as_expert
 from understudy.game import Algorithm
 from understudy.policies.networks import Activation
-from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
+from understudy.train.demonstrated import demonstrations_of, record_demonstrations, records_expert
 from understudy.train.imitate import HOLDOUT
 from understudy.train.logs import Kind
 from understudy.train.results import Result
@@ -127,7 +127,9 @@ def expert_and_demonstrations(
             f"{algorithm.card.name} queries no expert, and --demos names the demonstrations: leave out --expert, or "
             "leave out --demos to record them from the expert"
         )
-    records = options.demos is None and names_another_expert(options.env, name)
+    records = options.demos is None and records_expert(options.env, options.env, name)
+    if records and name is None and not queries:
+        expert_options = dataclasses.replace(expert_options, expert="bundled")
     expert = expert_from(expert_options, env) if queries or records else None
     if records and expert is not None and env is not None:
         with display.working(f"recording demonstrations in {env.name}"):

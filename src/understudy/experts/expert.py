@@ -5,6 +5,7 @@ batch of observations to a batch of actions. Some algorithms query action values
 expert acts after it. Either way, one state is one query. Queries are counted and can be limited.
 """
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -195,9 +196,9 @@ def as_expert(
 def _of_name(given: str, env: Environment | GymnasiumEnvironment) -> Expert:
     """The expert of a name that is no path."""
     if given == "bundled":
-        return _of_object(load_expert(env.name), env)
+        return _bundled(env.name, env)
     if given in bundled_experts():
-        return _of_object(load_expert(given), env)
+        return _bundled(given, env)
     if ":" in given:
         find_own_code(given)
         found = load_name(given, "expert")
@@ -205,6 +206,24 @@ def _of_name(given: str, env: Environment | GymnasiumEnvironment) -> Expert:
     if given.isidentifier():
         raise unknown("expert", given, [*RESERVED, *bundled_experts()], f"Or pass {KINDS}.")
     raise RunError(f"no file '{quoted(given, 1000)}': an expert is scripted, bundled, {KINDS}")
+
+
+def _bundled(name: str, env: Environment | GymnasiumEnvironment) -> Expert:
+    """A bundled expert. Raises if it was trained with other arguments of the environment."""
+    actor = load_expert(name)
+    args, named = actor.about["card"].get("env_args", {}), getattr(env, "named", None)
+    try:
+        if named is not None and any(named.args.get(key, ...) != value for key, value in args.items()):
+            raise SpecError("other arguments")
+        return _of_object(actor, env)
+    except SpecError as error:
+        if not args:
+            raise
+        words = " ".join(f"--env-arg {key}={json.dumps(value)}" for key, value in args.items())
+        raise NeedsError(
+            f"the bundled expert of {name} was trained in {name} with env_args={args}, and this is another "
+            f"{env.name}: pass them to the environment ({words}), or pass another expert"
+        ) from error
 
 
 def _of_object(given: Any, env: Environment | GymnasiumEnvironment) -> Expert:

@@ -1,8 +1,9 @@
 """The demonstrations of a call that names none: the bundled ones, or episodes of the expert that it names.
 
 Bundled demonstrations come from the scripted expert of a JAX environment, or the bundled expert of a Gymnasium one.
-They are used if that expert is named, or none. For any other expert, its own episodes are recorded. They depend only on
-the expert, the environment and `SEED`, so that a resumed run records the same ones.
+They are used if that expert is named, or none. For any other expert, its own episodes are recorded, and so are those of
+a bundled expert whose demonstrations would be too large to bundle. They depend only on the expert, the environment and
+`SEED`, so that a resumed run records the same ones.
 """
 
 import sys
@@ -15,6 +16,7 @@ from understudy.core.errors import NeedsError
 from understudy.core.statistics import Sample, interval
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
+from understudy.experts.bundled import bundled_experts
 from understudy.experts.expert import Expert
 from understudy.experts.files import KINDS
 
@@ -33,6 +35,16 @@ def names_another_expert(env: str | None, expert: Any) -> bool:
     if env in JAX_ENVIRONMENTS:
         return expert != "scripted"
     return expert != "bundled" and (expert != env or Path(env).exists())  # a path comes before a bundled expert
+
+
+def records_expert(env: str | None, task: str | None, expert: Any) -> bool:
+    """Whether a call that names no demonstrations records an expert first.
+
+    `env` is the public name of the environment, and `task` its name if arguments or wrappers change it.
+    """
+    if expert is None:
+        return task is not None and task not in bundled() and task in bundled_experts()
+    return names_another_expert(env, expert)
 
 
 def demonstrations_of(env: str | Environment | GymnasiumEnvironment) -> Demonstrations:

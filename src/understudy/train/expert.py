@@ -32,7 +32,7 @@ from understudy.core.storage import atomic_directory, write_json, write_npz
 from understudy.core.types import Continuous
 from understudy.deploy.runs import POLICY
 from understudy.deploy.structure import describe_spec
-from understudy.envs import Environment, GymnasiumEnvironment, NamedEnv, make
+from understudy.envs import Environment, GymnasiumEnvironment, NamedEnv, make, named_env
 from understudy.evaluation.returns import evaluate
 from understudy.experts.weights import plain_weights
 from understudy.policies.actor import Actor
@@ -132,7 +132,8 @@ def _train_expert(
     selected = policies[chosen]
     scored = evaluate([selected], env, episodes, SCORING_SEED, None, workers, False, step_timeout)
     score = Sample.of(scored.returns[0])
-    trained = TrainedExpert(selected, _card(learned, candidates, chosen, score), score, candidates)
+    named = named_env(given, env)
+    trained = TrainedExpert(selected, _card(learned, named, candidates, chosen, score), score, candidates)
     hint = f"or rerun the same command, which resumes from '{checkpoint}'" if has_checkpoint(checkpoint) else ""
     save_or_rescue(lambda place: _save(trained, learned, place), out, hint)
     clean_up(str(out))
@@ -153,7 +154,11 @@ def _policies(learned: Learned) -> dict[tuple[int, int], Actor]:
 
 
 def _card(
-    learned: Learned, candidates: dict[tuple[int, int], Sample], chosen: tuple[int, int], score: Sample
+    learned: Learned,
+    env: NamedEnv | None,
+    candidates: dict[tuple[int, int], Sample],
+    chosen: tuple[int, int],
+    score: Sample,
 ) -> dict[str, Any]:
     config = dict(learned.config)
     command = re.sub(r" --out[ =]\S+", "", config.pop("command"))  # a path on this machine
@@ -172,7 +177,7 @@ def _card(
     shown = {f"{one}" if at == rounds else f"{one}, round {at}": sample for (one, at), sample in candidates.items()}
     index = learned.seeds.index(seed)
     return {
-        "env": config.pop("env"),
+        **_card_env(config.pop("env"), env),
         "command": command,
         "seed": seed,
         "round": chosen_round,
@@ -186,6 +191,14 @@ def _card(
             "return": [_plain(x) for x in learned.metrics["return"][index]],
         },
     }
+
+
+def _card_env(public: str | None, env: NamedEnv | None) -> dict[str, Any]:
+    """The environment in a card: its name, and the arguments, wrappers and horizon that were given."""
+    if env is None:
+        return {"env": public}
+    given = {"env_args": env.args, "wrap": list(env.wrap), "horizon": env.horizon}
+    return {"env": env.name, **{name: value for name, value in given.items() if value}}
 
 
 def _save(trained: TrainedExpert, learned: Learned, out: str | os.PathLike[str]) -> None:

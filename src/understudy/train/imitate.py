@@ -41,7 +41,7 @@ from understudy.train.candidates import PARTS
 from understudy.train.checkpoints import Checkpoint, digest
 from understudy.train.completing import completed
 from understudy.train.contract import check_moments
-from understudy.train.demonstrated import demonstrations_of, names_another_expert, record_demonstrations
+from understudy.train.demonstrated import demonstrations_of, record_demonstrations, records_expert
 from understudy.train.final import Player, final_policies
 from understudy.train.logs import Logs
 from understudy.train.results import Result, Run, hyperparameters
@@ -83,7 +83,8 @@ def imitate(
     Args:
         algorithm: A value such as `us.bc()`.
         demonstrations: `Demonstrations`, or what `understudy.load` takes. None: the bundled ones of `env`; or, if
-            `expert` is not the one that recorded them, 25 episodes of it (or as many as `episodes`).
+            there are none or `expert` is not the one that recorded them, 25 episodes of the named or the bundled expert
+            (or as many as `episodes`).
         env: The environment: all that `understudy.make` takes. Algorithms that do not need it take action bounds and
             horizon from it, and check the demonstrations against it. If it has no bounds, or no time limit, those of
             the demonstrations are used, and a warning says so.
@@ -132,7 +133,8 @@ def imitate(
         raise SettingError(f"logs is {logs!r}: the name of a directory, or Logs(...), is needed")
     _check_needs(algorithm, env, expert)
     given, env = env, None if env is None else make_unfinished(env)
-    records = demonstrations is None and names_another_expert(None if env is None else public_name(env), expert)
+    names = (None, None) if env is None else (public_name(env), env.name)
+    records = demonstrations is None and records_expert(*names, expert)
     if records:
         most = None if episodes is None else max(_whole_numbers("episodes", _listed(episodes), least=1))
         unclipped = env.without_bounds() if isinstance(env, GymnasiumEnvironment) else env
