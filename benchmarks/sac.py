@@ -89,8 +89,8 @@ class Replay(NamedTuple):
         obs, act, next_obs, reward, bootstrap, terminal_value = jnp.split(
             row, np.cumsum([OBS, ACT, OBS, 1, 1]).tolist(), axis=-1
         )
-        unknown = jnp.full(len(index), jnp.inf)
-        return Batch(obs, act, next_obs, reward[:, 0], bootstrap[:, 0], terminal_value[:, 0], unknown)
+        unknown, own = jnp.full(len(index), jnp.inf), jnp.zeros(len(index))
+        return Batch(obs, act, next_obs, reward[:, 0], bootstrap[:, 0], terminal_value[:, 0], unknown, own)
 
 
 def update(player: SAC, state: SACState, replay: Replay, key: Key[Array, ""]) -> tuple[SACState, dict[str, Array]]:

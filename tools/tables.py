@@ -1,4 +1,4 @@
-"""Write the tables of docs/results/README.md from the CSV files next to it.
+"""Write the tables of docs/results/README.md from the CSV files next to it, and those of docs/benchmark.md.
 
     python tools/tables.py [FOLDER]
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+import benchmark_tables
 import comparison
 import comparison_claims
 import stored_files
@@ -27,12 +28,21 @@ BEGIN, END = "<!-- table: ", "<!-- end -->"
 def main(arguments: list[str]) -> int:
     """Write the page; return the exit status."""
     try:
-        page, changed = write_page(Path(arguments[0]) if arguments else RESULTS)
+        results = Path(arguments[0]) if arguments else RESULTS
+        written = [write_page(results)]
+        if benchmark_page(results).is_file():
+            written.append(write_tables(benchmark_page(results), benchmark_tables.make_tables(results)))
     except UnderstudyError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{page}: {'written' if changed else 'up to date'}")
+    for page, changed in written:
+        print(f"{page}: {'written' if changed else 'up to date'}")
     return 0
+
+
+def benchmark_page(results: Path) -> Path:
+    """The page of the benchmark, beside the folder of results."""
+    return results.absolute().parent / "benchmark.md"
 
 
 def write_page(results: Path) -> tuple[Path, bool]:
@@ -40,9 +50,14 @@ def write_page(results: Path) -> tuple[Path, bool]:
     page = results / "README.md"
     if not page.is_file():
         raise RunError(f"no page at '{page}': pass a folder of results that has a README.md")
+    return write_tables(page, make_tables(results))
+
+
+def write_tables(page: Path, tables: Mapping[str, str]) -> tuple[Path, bool]:
+    """Write tables between the markers of a page; return its path and whether it has changed."""
     check_file_path(page)
     before = page.read_text(encoding="utf-8")
-    after = fill(before, make_tables(results))
+    after = fill(before, tables)
     if after != before:
         with atomic_file(page) as temporary:
             temporary.write_text(after, encoding="utf-8")

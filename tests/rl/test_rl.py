@@ -36,6 +36,7 @@ def make_steps(act, **fields):
         "bootstrap": [1.0, 1.0],
         "terminal_value": [0.0, 0.0],
         "value_bound": [np.inf, np.inf],
+        "demonstrated": [0.0, 0.0],
     }
     return Batch(act=jnp.asarray(act), **{k: jnp.asarray(v, jnp.float32) for k, v in (defaults | fields).items()})
 
@@ -88,10 +89,59 @@ def test_sac_losses_are_those_worked_out_hand_computed():
     np.testing.assert_allclose(loss, 0.5 * ((q - y) ** 2).mean(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(mean, q.mean(), rtol=1e-5)
     _, log_prob, q = hand_computed(batch.obs)
-    loss, mean = sac.actor_loss(ACTOR, CRITICS, batch.obs, 0.3, NOISE)
+    loss, mean = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.0)
     np.testing.assert_allclose(loss, (0.3 * log_prob - q.min(0)).mean(), rtol=1e-5)
     np.testing.assert_allclose(mean, log_prob.mean(), rtol=1e-5)
     np.testing.assert_allclose(sac.temperature_loss(-0.7, mean, -1.0), 0.7 * (log_prob.mean() - 1), rtol=1e-5)
+
+
+def test_the_cloning_term_is_the_error_of_the_mean_action_on_demonstrated_steps_times_the_size_of_values():
+    batch = make_steps([[0.2], [-0.4]], demonstrated=[0.0, 1.0])
+    _, log_prob, q = hand_computed(batch.obs)
+    mean = np.tanh(np.asarray(ACTOR.parameters(batch.obs)[0]))[:, 0]
+    error = (mean[1] + 0.4) ** 2
+    loss, _ = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.7)
+    expected = (0.3 * log_prob - q.min(0)).mean() + 0.7 * np.abs(q.min(0)).mean() * error
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    none = make_steps([[0.2], [-0.4]])
+    assert sac.actor_loss(ACTOR, CRITICS, none, 0.3, NOISE, 0.7)[0] == pytest.approx(
+        (0.3 * log_prob - q.min(0)).mean(), rel=1e-5
+    )
+
+
+def test_policy_and_temperature_wait_until_the_critics_are_warm():
+    player, state = sac_state(critic_warmup=2)
+    batch, noise, step = make_steps([[0.2], [-0.4]]), jnp.stack([NOISE, -NOISE]), jax.jit(player.step)
+    for expected in (False, False, True):
+        after, _ = step(state, batch, noise, 1e-2)
+        assert changed(state.critics, after.critics)
+        assert changed(state.actor, after.actor) == expected
+        assert changed(state.log_temperature, after.log_temperature) == expected
+        state = after
+
+
+def test_a_clone_acts_as_demonstrated_with_the_target_entropy():
+    player, state = sac_state(target_entropy=-1.5)
+    obs = jax.random.uniform(jax.random.key(1), (256, 2), minval=-1.0)
+    act = 0.8 * obs[:, :1]
+
+    def sample(key):
+        rows = jax.random.randint(key, (64,), 0, 256)
+        steps = make_steps([[0.2]])
+        return steps._replace(obs=obs[rows], act=act[rows], demonstrated=jnp.ones(64))
+
+    cloned = jax.jit(lambda s, k: player.clone(s, sample, 2000, k))(state, jax.random.key(2))
+    mean, log_std = cloned.actor.parameters(obs)
+    assert np.abs(np.tanh(mean) - act).max() < 0.1
+    np.testing.assert_allclose(log_std + 0.5 * np.log(2 * np.pi * np.e), -1.5, atol=1e-3)
+    assert not changed(state.critics, cloned.critics)
+
+
+def test_normed_critics_are_bounded_far_from_the_data():
+    player = SAC(hidden=(16, 16), layer_norm=True)
+    critics = player.init(jax.random.key(0), BOX).critics
+    near, far = (sac.values(critics, jnp.full((1, 2), x), jnp.zeros((1, 1))) for x in (1e2, 1e6))
+    np.testing.assert_allclose(near, far, rtol=0.05, atol=0.05)
 
 
 def test_with_bound_values_no_target_is_above_what_rewards_allow():
@@ -134,7 +184,7 @@ def test_a_sac_step_trains_critics_and_actor_each_on_its_own_loss():
         y = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1], False)
         gradient = jax.grad(lambda c: sac.critics_loss(c, batch, y)[0])(state.critics)
         critics, _ = updates.descend(adam, gradient, state.critics, state.critics_opt_state)
-        gradient = jax.grad(lambda a: sac.actor_loss(a, critics, batch.obs, 0.2, noise[0])[0])(state.actor)
+        gradient = jax.grad(lambda a: sac.actor_loss(a, critics, batch, 0.2, noise[0], 0.0)[0])(state.actor)
         actor, _ = updates.descend(adam, gradient, state.actor, state.actor_opt_state)
         return critics, actor
 

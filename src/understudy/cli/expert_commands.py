@@ -114,9 +114,8 @@ def train_command(
     words = "mean ± 95% interval, Student's t over"
     size = next(iter(trained.candidates.values())).size
     _show(trained, f"{type(chosen).__name__} in {env} ({words} {size} deterministic episodes of a policy)")
-    print(
-        f"\nReturn of the selected policy ({words} {evaluate} fresh episodes): {interval(trained.score)}. Saved in {path}"
-    )
+    print(f"\nReturn of the selected policy ({words} {evaluate} fresh episodes): {interval(trained.score)}")
+    print(f"Saved in {path}")
     print(f"To record demonstrations: understudy demos record {env} --expert {path} --out FILE")
 
 

@@ -17,6 +17,7 @@ from understudy.core.jax_variables import cache_size
 from understudy.core.version import __version__
 
 GROUPS = {
+    "benchmark": "Compare algorithms on MuJoCo v5.",
     "demos": "Inspect, convert or record demonstrations.",
     "expert": "Train an expert for a task.",
     "reproduce": "Reproduce a figure or table of the paper.",
@@ -101,6 +102,14 @@ COMMANDS = {
     "study report": (
         "Write a study's report: a page, figures and tables.",
         "understudy.cli.study_commands:report_command",
+    ),
+    "benchmark run": (
+        "Train and evaluate the benchmark's runs that have not finished.",
+        "understudy.paper.benchmark:run_command",
+    ),
+    "benchmark report": (
+        "Print the benchmark's table and draw its figure, from the stored returns.",
+        "understudy.paper.benchmark_table:report_command",
     ),
     "theory": (
         "Compute the paper's bounds and equilibria on finite MDPs.",

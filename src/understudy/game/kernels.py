@@ -45,18 +45,21 @@ class GaussianKernel(eqx.Module):
         spec: Spec,
         demonstrations: Dataset,
         features: int,
-        bandwidths: tuple[float, ...] = (1.0,),
+        bandwidth: float | Float[Array, ""] = 1.0,
     ) -> "GaussianKernel":
-        """Coordinates and bandwidth from demonstrations, random features from the key."""
+        """Coordinates and bandwidth from demonstrations, random features from the key.
+
+        `bandwidth` is in multiples of the rule above.
+        """
         normalization = Normalization.fit(spec, demonstrations)
         size = spec.obs_size + spec.action_size
         direction_key, phase_key = jax.random.split(key)
         directions = jax.random.normal(direction_key, (size, features))
-        directions = directions / jnp.asarray(bandwidths)[jnp.arange(features) % len(bandwidths)]
         phases = jax.random.uniform(phase_key, (features,), maxval=2 * jnp.pi)
         kernel = cls(normalization, jnp.ones(()), directions, phases, spec.num_actions, spec.critic_obs)
-        bandwidth = bandwidth_of(_distances(kernel, demonstrations))
-        return eqx.tree_at(lambda k: k.bandwidth, kernel, jnp.where(jnp.isfinite(bandwidth), bandwidth, 1.0))
+        measured = bandwidth_of(_distances(kernel, demonstrations))
+        chosen = bandwidth * jnp.where(jnp.isfinite(measured), measured, 1.0)
+        return eqx.tree_at(lambda k: k.bandwidth, kernel, chosen)
 
     def points(self, steps: Transition) -> Float[Array, "n d"]:
         """(s, a) in the kernel's coordinates."""

@@ -13,14 +13,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from understudy.algorithms import available
 from understudy.core.errors import RunError, SettingError
+from understudy.core.imports import find_own_code
 from understudy.core.paths import check_new_file, check_own_file
 from understudy.game import DEFAULT
 from understudy.paper import published
 from understudy.studies import Entry, Hardware, Store, Study
+from understudy.studies.groups import MISSING, study_records
 from understudy.studies.plan import BUNDLED
 from understudy.studies.report import table
-from understudy.studies.running import run
+from understudy.studies.running import RunSummary, run
 from understudy.studies.training import ProgressFactory
 from understudy.train.tables import write_csv
 
@@ -68,12 +71,16 @@ def parse_learner(name: str, trajectories: tuple[int, ...] | None = None) -> Ent
     """The learner that "adril", "adril:paper", "adril:paper@20" or "adril:paper@20,round_steps=2500" names.
 
     Args:
-        name: algorithm[:preset][@trajectories][,setting=value]...
+        name: algorithm[:preset][@trajectories][,setting=value]... The algorithm may be module:Class.
         trajectories: Used if the name has no number: () for the task's, None for the paper's.
     """
     learner, *settings = _split_commas(name)
     learner, _, count = learner.partition("@")
     algorithm, _, preset = learner.partition(":")
+    if preset and algorithm not in available():  # an algorithm of the user
+        attribute, _, preset = preset.partition(":")
+        algorithm = f"{algorithm}:{attribute}"
+        find_own_code(algorithm)
     changes: dict[str, Any] = {}
     try:
         for setting in settings:
@@ -113,21 +120,35 @@ def parse_learners(names: Sequence[str], trajectories: tuple[int, ...] | None = 
 def run_study(study: Study, directory: str | os.PathLike[str], path: Path, progress: ProgressFactory) -> Rows:
     """Run the cells of a study that have not finished, and merge all of them into the CSV file; return all its rows."""
     before = read_rows(path)  # raises before training if the file has other columns
-    summary = run(study, directory, jobs=1, progress=progress)
-    if summary.failed:
-        reasons: dict[str, list[str]] = {}
-        for name, reason in summary.failed.items():
-            reasons.setdefault(str(reason), []).append(name)
+    raise_failures(run(study, directory, jobs=1, progress=progress))
+    return merge_rows(before, stored_rows(study, directory), path)
+
+
+def raise_failures(summary: RunSummary) -> None:
+    """Raise RunError if learners of a study have failed. It names each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in summary.failed.items():
+        reasons.setdefault(str(reason), []).append(name)
+    if reasons:
         raise RunError("; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items()))
-    store = Store(directory)
-    cells = [{**store.read(cell.key), "display": group.display} for group in study.groups() for cell in group.cells]
-    return merge_rows(before, table.csv_rows(cells), path)
 
 
-def merge_rows(before: Sequence[dict[str, str]], new: Rows, path: Path, columns: list[str] = table.COLUMNS) -> Rows:
-    """Write a CSV file in which new rows replace all earlier rows of the same learners; return its rows."""
-    replaced = {tuple(row[name] for name in IDENTITY) for row in new}
-    kept = [row for row in before if tuple(row[name] for name in IDENTITY) not in replaced]
+def stored_rows(study: Study, directory: str | os.PathLike[str]) -> Rows:
+    """The rows of a study's cells that have finished."""
+    records = study_records(study.groups(), Store(directory))
+    return table.csv_rows([record for record in records if record["status"] != MISSING])
+
+
+def merge_rows(
+    before: Sequence[dict[str, str]],
+    new: Rows,
+    path: Path,
+    columns: list[str] = table.COLUMNS,
+    identity: Sequence[str] = IDENTITY,
+) -> Rows:
+    """Write a CSV file in which new rows replace earlier rows with the same `identity`; return its rows."""
+    replaced = {tuple(row[name] for name in identity) for row in new}
+    kept = [row for row in before if tuple(row[name] for name in identity) not in replaced]
     rows = sorted([*kept, *new], key=lambda row: [row[name] for name in IDENTITY])
     write_csv(path, columns, ([row[name] for name in columns] for row in rows))
     return rows

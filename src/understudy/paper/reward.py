@@ -169,8 +169,7 @@ def _draw_one(env: str, curves: Sequence[Curve], path: Path) -> None:
         color = drawing.LINES[index % len(drawing.LINES)]
         draw_band(axis, curve.samples, color, name, "-")
         if not curve.seeds and (level := curve.final_sample) is not None:
-            axis.axhline(level.mean, color=color, label=f"{name}, offline", linewidth=1.8)
-            axis.axhspan(*(level.mean + sign * level.standard_error for sign in (-1, 1)), color=color, alpha=0.2, lw=0)
+            draw_level(axis, level, color, f"{name}, offline")
         if is_published(curve):
             theirs = published_name(curve)
             draw_band(axis, published.reward(env, theirs), color, f"{theirs}, published", ":")
@@ -201,6 +200,13 @@ def draw_band(axis: Any, samples: dict[int, Sample], color: str, label: str, sty
     axis.plot(x, mean, color=color, linestyle=style, label=label, linewidth=1.8 if style == "-" else 1.4)
     if style == "-":
         axis.fill_between(x, mean - error, mean + error, color=color, alpha=0.2, linewidth=0)
+
+
+def draw_level(axis: Any, level: Sample, color: str, label: str) -> None:
+    """Draw a learner without environment steps: a horizontal line with a band of one standard error."""
+    axis.axhline(level.mean, color=color, label=label, linewidth=1.8)
+    if level.size > 1:
+        axis.axhspan(*(level.mean + sign * level.standard_error for sign in (-1, 1)), color=color, alpha=0.2, lw=0)
 
 
 def _print(env: str, curves: Sequence[Curve]) -> None:

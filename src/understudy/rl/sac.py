@@ -6,7 +6,7 @@ the entropy at a target. One gradient step, on a minibatch (s, a, r, s') from th
 
     1. y = r + γ (c · (min_i Q̄_i(s', a') − α log π(a' | s')) + v),  a' ~ π(s')
     2. Q_i ← Q_i − η ∇ ½ E (Q_i(s, a) − y)²,  i = 1, 2
-    3. π ← π − η ∇ E [ α log π(x | s) − min_i Q_i(s, x) ],  x = tanh(μ(s) + σ(s) ξ)
+    3. π ← π − η ∇ ( E [ α log π(x | s) − min_i Q_i(s, x) ] + λ q̄ C(π) ),  x = tanh(μ(s) + σ(s) ξ)
     4. log α ← log α − η ∇ ( −log α · E [ log π(x | s) + H ] )
     5. Q̄_i ← (1 − τ) Q̄_i + τ Q_i
 
@@ -16,6 +16,12 @@ from before line 3, and line 3 uses the critics from after line 2.
 
 Reference: Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (2018), with the defaults of Table 10 of the
 paper, in the order and with the initialisation of Stable-Baselines3.
+
+C(π) is the cloning error on the minibatch's demonstrated steps (`rl.cloning`), q̄ the mean of |Q|, so that λ, 0 by
+default, does not depend on the size of rewards. It keeps the policy where demonstrations are while the critics are
+still wrong there. The first `critic_warmup` gradient steps are lines 1, 2 and 5 alone: a policy that starts as a clone
+is not moved by critics that have learned nothing. With `layer_norm` the critics normalize their hidden layers, which
+bounds their values far from the data (Ball et al., "Efficient Online Reinforcement Learning with Offline Data", 2023).
 
 With `bound_values` the value of the next state in line 1 is at most what the rewards allow, B + α d log 2 / (1 − γ): B
 bounds the discounted sum of rewards, if the caller knows it (`Batch.value_bound`), and d log 2 is the largest entropy
@@ -29,6 +35,7 @@ Deviations: line 4 descends in log α, as most implementations do, which keeps �
 c is 1 there.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -50,18 +57,19 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Spec
 from understudy.policies.gaussian import Gaussian, Squashed, StateDependent
-from understudy.policies.networks import MLP
+from understudy.policies.networks import MLP, NormedMLP
 from understudy.rl.base import Batch, Experience, RLPlayer
+from understudy.rl.cloning import clone, cloning_error
 from understudy.rl.updates import LR_SCHEDULES, LrSchedule, check_continuous, descend, learning_rate, twins
 
 
 class SACState(NamedTuple):
     actor: Squashed
     actor_opt_state: optax.OptState
-    critics: MLP
+    critics: MLP | NormedMLP
     """Q_1(s, a) and Q_2(s, a), stacked."""
     critics_opt_state: optax.OptState
-    targets: MLP
+    targets: MLP | NormedMLP
     """Target networks Q̄_1 and Q̄_2."""
     log_temperature: Float[Array, ""]
     temperature_opt_state: optax.OptState
@@ -93,9 +101,9 @@ class SAC(RLPlayer):
     bound_values: bool = eqx.field(static=True, default=False)
     """Clip values to what the rewards allow, where that is known: AdRIL's kernels are bounded."""
     layer_norm: bool = eqx.field(static=True, default=False)
-    """Layer normalization in the critics, which keeps values of actions far from the data small."""
+    """Layer normalization in the critics, which bounds their values far from the data."""
     cloning_weight: float = 0.0
-    """Weight of the squared cloning error on demonstrated steps in the policy's loss, relative to the mean |Q|."""
+    """Weight λ of the cloning error on demonstrated steps in the policy's loss, relative to the mean of |Q|."""
     critic_warmup: int = eqx.field(static=True, default=0)
     """Gradient steps of the critics alone, before policy and temperature learn."""
     sde: bool = eqx.field(static=True, default=False)
@@ -114,6 +122,8 @@ class SAC(RLPlayer):
         check_layers(hidden=self.hidden)
         check_switches(self)
         check_whole(1, sde_steps=self.sde_steps)
+        check_whole(0, critic_warmup=self.critic_warmup)
+        check_not_negative(cloning_weight=self.cloning_weight)
         check_finite(sde_log_std=self.sde_log_std)
         if self.temperature is not None:
             check_not_negative(temperature=self.temperature)
@@ -130,7 +140,8 @@ class SAC(RLPlayer):
             actor = StateDependent.init(net, self.sde_log_std, self.sde_steps)
         size = spec.obs_size + spec.action_size
         seen = None if spec.critic_obs is None else (*spec.critic_obs, *range(spec.obs_size, size))
-        critics = twins(critics_key, size, self.hidden, 1, seen, self.layer_norm)
+        plain = twins(critics_key, size, self.hidden, 1, seen)
+        critics = NormedMLP(plain) if self.layer_norm else plain
         log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
         init = optax.adam(self.lr).init
         return SACState(
@@ -171,20 +182,18 @@ class SAC(RLPlayer):
         (critic_loss, q), gradient = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
         critics, critics_opt_state = descend(adam, gradient, state.critics, state.critics_opt_state)  # line 2
         (policy_loss, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
-            state.actor, critics, batch, temperature, noise[0], jnp.asarray(self.cloning_weight)
+            state.actor, critics, batch, temperature, noise[0], self.cloning_weight
         )
         actor, actor_opt_state = descend(adam, gradient, state.actor, state.actor_opt_state)  # line 3
         log_temperature, temperature_opt_state = state.log_temperature, state.temperature_opt_state
         if self.temperature is None:  # line 4
-            entropy = -batch.act.shape[-1] if self.target_entropy is None else self.target_entropy
-            gradient = jax.grad(temperature_loss)(log_temperature, log_prob, entropy)
+            gradient = jax.grad(temperature_loss)(log_temperature, log_prob, self._entropy(batch.act.shape[-1]))
             log_temperature, temperature_opt_state = descend(adam, gradient, log_temperature, temperature_opt_state)
         if self.critic_warmup:
             old = state.actor, state.actor_opt_state, state.log_temperature, state.temperature_opt_state
             new = actor, actor_opt_state, log_temperature, temperature_opt_state
-            warm = state.steps >= self.critic_warmup
             actor, actor_opt_state, log_temperature, temperature_opt_state = jax.tree.map(
-                lambda n, o: jnp.where(warm, n, o), new, old
+                lambda o, n: jnp.where(state.steps < self.critic_warmup, o, n), old, new
             )
         targets = optax.incremental_update(critics, state.targets, self.tau)  # line 5
         metrics = {
@@ -208,11 +217,22 @@ class SAC(RLPlayer):
     def policy(self, state: SACState) -> Squashed:
         return state.actor
 
+    def clone(
+        self, state: SACState, sample: Callable[[Key[Array, ""]], Batch], steps: int, key: Key[Array, ""]
+    ) -> SACState:
+        """The state whose policy is a clone of the steps that `sample` draws, with the target entropy."""
+        act = jax.eval_shape(sample, key).act
+        return state._replace(actor=clone(state.actor, sample, steps, self._entropy(act.shape[-1]), key))
+
+    def _entropy(self, size: int) -> float | Array:
+        """The target entropy of `size` actions."""
+        return -float(size) if self.target_entropy is None else self.target_entropy
+
 
 def target(
     batch: Batch,
     actor: Squashed,
-    targets: MLP,
+    targets: MLP | NormedMLP,
     temperature: Float[Array, ""],
     discount: float | Array,
     noise: Float[Array, "n act"],
@@ -226,7 +246,9 @@ def target(
     return batch.reward + discount * (batch.bootstrap * value + batch.terminal_value)
 
 
-def critics_loss(critics: MLP, batch: Batch, y: Float[Array, " n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def critics_loss(
+    critics: MLP | NormedMLP, batch: Batch, y: Float[Array, " n"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """½ Σ_i E (Q_i(s, a) − y)², and the mean Q-value."""
     q = values(critics, batch.obs, batch.act)
     return 0.5 * jnp.square(q - y).mean(1).sum(), q.mean()
@@ -234,19 +256,18 @@ def critics_loss(critics: MLP, batch: Batch, y: Float[Array, " n"]) -> tuple[Flo
 
 def actor_loss(
     actor: Squashed,
-    critics: MLP,
+    critics: MLP | NormedMLP,
     batch: Batch,
     temperature: Float[Array, ""],
     noise: Float[Array, "n act"],
-    cloning_weight: Float[Array, ""],
+    cloning_weight: float | Array,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """E [ α log π(x | s) − min_i Q_i(s, x) ], with x from `noise`, and E log π(x | s)."""
+    """E [ α log π(x | s) − min_i Q_i(s, x) ] + λ q̄ C(π), with x from `noise`, and E log π(x | s)."""
     act, log_prob = actor.draw_from(batch.obs, noise)
     q = values(critics, batch.obs, act).min(0)
-    error = jnp.square(jnp.tanh(actor.parameters(batch.obs)[0]) - batch.act).sum(-1)
-    cloning = (batch.demonstrated * error).sum() / jnp.maximum(batch.demonstrated.sum(), 1)
-    scale = jax.lax.stop_gradient(jnp.abs(q).mean())
-    return (temperature * log_prob - q).mean() + cloning_weight * scale * cloning, log_prob.mean()
+    size = jax.lax.stop_gradient(jnp.abs(q).mean())
+    loss = (temperature * log_prob - q).mean() + cloning_weight * size * cloning_error(actor, batch)
+    return loss, log_prob.mean()
 
 
 def temperature_loss(
@@ -256,6 +277,6 @@ def temperature_loss(
     return -log_temperature * (log_prob + entropy)
 
 
-def values(critics: MLP, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, "2 n"]:
+def values(critics: MLP | NormedMLP, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, "2 n"]:
     """Q_1(s, a) and Q_2(s, a)."""
     return critics(jnp.concatenate([obs, act], -1))[..., 0]

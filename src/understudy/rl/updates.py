@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key
 
 from understudy.core.errors import SpecError
 from understudy.core.types import Continuous, Discrete, Spec
-from understudy.policies.networks import MLP, NormedMLP
+from understudy.policies.networks import MLP
 
 LrSchedule = Literal["constant", "linear"]
 LR_SCHEDULES: tuple[LrSchedule, ...] = ("constant", "linear")
@@ -39,16 +39,14 @@ def twins(
     hidden: tuple[int, ...],
     outputs: int,
     input_indices: tuple[int, ...] | None = None,
-    layer_norm: bool = False,
-) -> MLP | NormedMLP:
+) -> MLP:
     """Two networks with stacked weights: a batch (n, i) gives both outputs (2, n, o)."""
 
     def init(k: Key[Array, ""]) -> MLP:
         return MLP.init(k, inputs, hidden, outputs, input_indices=input_indices, init="uniform")
 
     both = jax.vmap(init)(jax.random.split(key))
-    stacked = eqx.tree_at(lambda net: net.biases, both, tuple(bias[:, None] for bias in both.biases))
-    return NormedMLP(stacked) if layer_norm else stacked
+    return eqx.tree_at(lambda net: net.biases, both, tuple(bias[:, None] for bias in both.biases))
 
 
 def entropy(logits: Float[Array, "... actions"]) -> Float[Array, "..."]:

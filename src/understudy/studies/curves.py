@@ -12,7 +12,7 @@ from understudy.core.errors import RunError
 from understudy.core.statistics import Sample
 from understudy.game import DEFAULT
 from understudy.studies.plan import BUNDLED
-from understudy.studies.records import FINAL, position
+from understudy.studies.records import FINAL, kind_of, position
 
 LAST, LOWEST = 5, 10
 """How many of the last evaluations are averaged, and among how many the lowest is taken."""
@@ -136,7 +136,8 @@ def read_curves(rows: Sequence[Mapping[str, str]], kind: str, x: str = "x") -> l
 
     Args:
         rows: The file's rows by column. Columns that a file does not have count as empty.
-        kind: The `x_kind` of the rows that are points of the curve. Rows of the kind "final" are the final policies.
+        kind: The `x_kind` of the rows that are points of the curve. Rows of the kind "final" (or "returned") are the
+            final policies.
         x: The column that is the horizontal axis: "x", or "trajectories". Environment steps are exact (`position`).
     """
     identity = ["algorithm", "preset", "settings", "demonstrations", *(["trajectories"] if x == "x" else [])]
@@ -144,16 +145,16 @@ def read_curves(rows: Sequence[Mapping[str, str]], kind: str, x: str = "x") -> l
     final: dict[tuple[str, ...], dict[int, float]] = {}
     for row in rows:
         key = tuple(row.get(name, "") for name in identity)
-        if row["x_kind"] == kind:
+        if kind_of(row) == kind:
             learners.setdefault(key, []).append(row)
-        elif row["x_kind"] == FINAL:
+        elif kind_of(row) == FINAL:
             final.setdefault(key, {})[int(row["seed"])] = float(row["mean_return"])
     return [_curve(own, final.get(key, {}), x) for key, own in learners.items()]
 
 
 def read_levels(rows: Sequence[Mapping[str, str]]) -> list[Curve]:
     """One curve without points per learner whose final policies have no number of environment steps."""
-    final = [row for row in rows if row["x_kind"] == FINAL and not row.get("steps")]
+    final = [row for row in rows if kind_of(row) == FINAL and not row.get("steps")]
     return [
         replace(curve, seeds={}, final={seed: next(iter(points.values())) for seed, points in curve.seeds.items()})
         for curve in read_curves(final, FINAL)

@@ -227,19 +227,23 @@ def _apply_protocol(entry: Entry, protocol: Protocol) -> tuple[Algorithm, dict[s
 
 
 def _expert_identity(algorithm: Algorithm, task: Task) -> str | None:
-    """What identifies the expert: a digest of its file, or the name of its code. None if it is not queried."""
+    """What identifies the expert (`expert_digest`). None if it is not queried."""
     if "expert" not in algorithm.card.needs:
         return None
-    expert, bundled = task.expert, bundled_experts()
-    if expert is None:
+    if task.expert is None:
         raise NeedsError(
             f"{algorithm.card.title} queries an expert, and task {task.env} has none: add expert = to the task"
         )
-    path = Path(expert)
+    return expert_digest(task.expert, task.env)
+
+
+def expert_digest(expert: str, env: str) -> str:
+    """A digest of an expert's file, or the name of its code."""
+    path, bundled = Path(expert), bundled_experts()
     if not path.exists():
-        if expert == "scripted" and task.env in JAX_ENVIRONMENTS:
+        if expert == "scripted" and env in JAX_ENVIRONMENTS:
             return expert
-        name = task.env if expert == BUNDLED else expert
+        name = env if expert == BUNDLED else expert
         if name not in bundled and ":" in expert:
             return expert
         if name not in bundled:

@@ -18,6 +18,8 @@ from understudy.core.text import printable, quoted
 
 FORMAT = 2
 FINAL = "final"
+RETURNED = "returned"
+"""The kind FINAL in the files of the benchmark: evaluations of the policy that is returned."""
 ENV_STEPS = "env_steps"
 X_KINDS = (ENV_STEPS, "round", FINAL)
 ENDED = ("finished", "stopped", "diverged")
@@ -70,13 +72,18 @@ RECORD = {
 """The pattern of a record (see `core.reader.mismatch`). `policy` is the sha256 of the cell's policy file."""
 
 
+def kind_of(row: Mapping[str, Any]) -> str:
+    """The kind of an evaluation, one of `X_KINDS`."""
+    return FINAL if row["x_kind"] == RETURNED else str(row["x_kind"])
+
+
 def position(row: Mapping[str, Any]) -> int:
     """x of an evaluation. Earlier versions rounded environment steps down to a multiple of eval_every in `x`.
 
     `steps` has always been exact. It is missing where x counts rounds or trajectories.
     """
     steps = row.get("steps")
-    return int(steps) if row["x_kind"] in (ENV_STEPS, FINAL) and steps not in (None, "") else int(row["x"])
+    return int(steps) if kind_of(row) in (ENV_STEPS, FINAL) and steps not in (None, "") else int(row["x"])
 
 
 def canonical_json(value: Any) -> str:

@@ -36,7 +36,7 @@ from understudy.studies.cells import Store
 from understudy.studies.groups import Cell, Group, check_evaluations, load_demonstrations, make_environments
 from understudy.studies.interrupts import catch_interrupts
 from understudy.studies.plan import Study
-from understudy.studies.training import ProgressFactory, train_cells
+from understudy.studies.training import ProgressFactory, Stop, StudyStopped, never, train_cells
 from understudy.studies.work import remove_work, work_directories
 
 LONGEST_ERROR = 1000
@@ -104,12 +104,14 @@ def run(
     jobs: int | None = None,
     progress: ProgressFactory = display.progress_bar,
     worker_command: Sequence[str] = (),
+    stop: Stop = never,
 ) -> RunSummary:
     """Train and evaluate the cells of a study that are not in its directory.
 
     `worker_command` holds Python's arguments for a process that runs the same study with one job. If it is given,
     `jobs` such processes share the groups. The default is one per core and at most one per group; with an accelerator
-    it is one, since one program of many seeds uses all of it. Without `worker_command`, this process trains all groups.
+    it is one, since one program of many seeds uses all of it. Without `worker_command`, this process trains all groups;
+    once `stop()` is true, it ends after the round and raises StudyStopped. The next call continues from there.
     """
     store, plan = Store(directory), Plan.load(study)
     store.begin(study.to_dict())
@@ -122,7 +124,7 @@ def run(
         if jobs is not None and min(jobs, unfinished) > 1 and worker_command:
             summary = _run_workers(plan, store, min(jobs, unfinished), worker_command, progress)
         else:
-            summary = run_groups(plan, store, progress)
+            summary = run_groups(plan, store, progress, stop)
     if not plan.missing(store):
         _remove_work(store)
     return summary
@@ -135,10 +137,10 @@ def explain_interrupt(plan: Plan, store: Store) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stopped:
         stored = f"{plan.progress(store)} are stored in {store.directory}"
-        raise KeyboardInterrupt(f"{stored}; run the same command to resume") from stopped
+        raise type(stopped)(f"{stored}; run the same command to resume") from stopped
 
 
-def run_groups(plan: Plan, store: Store, progress: ProgressFactory) -> RunSummary:
+def run_groups(plan: Plan, store: Store, progress: ProgressFactory, stop: Stop = never) -> RunSummary:
     """Train groups in this process until no cell is missing. Waits for groups that other processes train."""
     summary, began = RunSummary(), time.time()
     with catch_interrupts(progress) as (interrupted, interruptible):
@@ -147,6 +149,8 @@ def run_groups(plan: Plan, store: Store, progress: ProgressFactory) -> RunSummar
             for group in plan.groups:
                 if group.name in summary.failed or not plan.missing(store, group):
                     continue
+                if stop():
+                    raise StudyStopped
                 claim = store.claim(group.key)
                 if claim is None:
                     busy = True
@@ -155,7 +159,7 @@ def run_groups(plan: Plan, store: Store, progress: ProgressFactory) -> RunSummar
                     error = last_failure(store, group, began)  # in another process, since this one began
                     if error is None:
                         noting = _noted(claim, group.name, lambda: plan.progress(store), interruptible)
-                        error = _train_group(plan, store, group, noting, summary)
+                        error = _train_group(plan, store, group, noting, stop, summary)
                     if error is not None:
                         summary.failed[group.name] = error
                 if interrupted():
@@ -182,14 +186,16 @@ def _noted(claim: Claim, group: str, cells: Callable[[], str], progress: Progres
     return bar
 
 
-def _train_group(plan: Plan, store: Store, group: Group, progress: ProgressFactory, summary: RunSummary) -> str | None:
+def _train_group(
+    plan: Plan, store: Store, group: Group, progress: ProgressFactory, stop: Stop, summary: RunSummary
+) -> str | None:
     """Train the missing cells of a group. Returns the error, or None."""
     env, demos = plan.environments[group.task.env], plan.demonstrations[group.task.env]
     cells, wanted = plan.missing(store, group), {cell.key for cell in group.cells}
     try:
         with store.explain_full_disk(f"training {group.name}"):
             work, hardware = store.directory / "work", plan.study.hardware
-            for finished in train_cells(group, cells, demos, env, work, hardware, progress):
+            for finished in train_cells(group, cells, demos, env, work, hardware, progress, stop):
                 stored = sum(record["key"] in wanted and store.write(record, policy) for record, policy in finished)
                 summary.stored += stored
                 display.note(f"{group.name}: {stored} cells stored; {plan.progress(store)}")

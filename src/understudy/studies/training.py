@@ -54,6 +54,17 @@ from understudy.train.tables import provenance
 
 ProgressFactory = Callable[[str], AbstractContextManager[Bar]]
 """Takes a title; the context manager gives the function that reports progress. Training has the group's name."""
+Stop = Callable[[], bool]
+"""Asked after each round, and between programs, whether to stop there and keep the checkpoint."""
+
+
+class StudyStopped(KeyboardInterrupt):
+    """A study has stopped because its `Stop` said so. As after Ctrl-C, the same call continues."""
+
+
+def never() -> bool:
+    """A `Stop` that lets everything finish."""
+    return False
 
 
 def train_cells(
@@ -64,12 +75,13 @@ def train_cells(
     work: Path,
     hardware: Hardware,
     progress: ProgressFactory,
+    stop: Stop = never,
 ) -> Iterator[list[FinishedCell]]:
     """Train cells of a group, one program at a time, and yield each program's cells.
 
     The order is: programs that an earlier process finished but did not store, programs that it started, the rest. A
     started program keeps its cells even if more cells are missing now. A program's directory is removed after its cells
-    were stored, that is when the caller requests the next program.
+    were stored, that is when the caller requests the next program. Raises StudyStopped once `stop()` is true.
     """
     remaining, started = {cell.key: cell for cell in cells}, []
     for directory in work_directories(work, group.key):
@@ -86,13 +98,15 @@ def train_cells(
             for cell in part:
                 del remaining[cell.key]
     for part in [*started, *split_programs(list(remaining.values()))]:
+        if stop():
+            raise StudyStopped
         directory = work / program_name(group, part)
         begin_program(directory, part)
         try:
-            _Program(group, part, demonstrations, env, directory, hardware, progress).run()
+            _Program(group, part, demonstrations, env, directory, hardware, progress, stop).run()
         except DamagedWorkError as error:
             restart(directory, error)
-            _Program(group, part, demonstrations, env, directory, hardware, progress).run()
+            _Program(group, part, demonstrations, env, directory, hardware, progress, stop).run()
         yield read_records(directory) or []
         remove_work(directory)
 
@@ -114,9 +128,10 @@ class _Program:
         directory: Path,
         hardware: Hardware,
         progress: ProgressFactory,
+        stop: Stop,
     ):
         self.group, self.cells, self.directory, self.progress = group, cells, directory, progress
-        self.hardware = hardware
+        self.hardware, self.stop = hardware, stop
         self.protocol = cells[0].config["protocol"]
         self.demonstrations, self.env = demonstrations, env
         self.algorithm = group.algorithm
@@ -129,7 +144,7 @@ class _Program:
         with evaluator.running(seeds):
             result = self._train(evaluator)
             if result.interrupted:
-                raise KeyboardInterrupt("interrupted; the checkpoint is kept")
+                raise StudyStopped if self.stop() else KeyboardInterrupt("interrupted; the checkpoint is kept")
             self._check_evaluations(evaluator, result)
             finals = [
                 final_point(self.group, cell, run.status) for cell, run in zip(self.cells, result.runs, strict=True)
@@ -138,7 +153,7 @@ class _Program:
                 if point is not None:
                     evaluator.submit(point, actor)
             with self.progress(f"{self.group.name}: evaluating") as report:
-                returns = evaluator.returns(report)
+                returns = evaluator.returns(self._stopping(report))
         by_key = {cell.key: cell for cell in self.cells}
         returns = {point: found for point, found in returns.items() if is_planned(self.group, by_key[point.key], point)}
         records = [
@@ -146,6 +161,16 @@ class _Program:
             for index, cell in enumerate(self.cells)
         ]
         write_records(self.directory, records, [None if point is None else point.file_name for point in finals])
+
+    def _stopping(self, report: Bar) -> Bar:
+        """Progress of the evaluations, which also end if they are to stop: each is stored when it has finished."""
+
+        def reporting(done: int, total: int, metrics: Mapping[str, float | str]) -> None:
+            report(done, total, metrics)
+            if done < total and self.stop():
+                raise StudyStopped
+
+        return reporting
 
     def _train(self, evaluator: Evaluator) -> Result:
         checkpoint, rounds = self.directory / CHECKPOINT, 0
@@ -187,18 +212,19 @@ class _Program:
                     lost = f"the policy of seed {cell.seed} at {due[0]} {due[1]}"
                     raise DamagedWorkError(f"'{self.directory}' has lost {lost}")
 
-    def _visitor(self, evaluator: Evaluator) -> Callable[[int, Callable[[], State]], None]:
-        """A callback of `imitate` that submits the current policies when an evaluation is due."""
+    def _visitor(self, evaluator: Evaluator) -> Callable[[int, Callable[[], State]], bool]:
+        """A callback of `imitate` that submits the current policies when an evaluation is due, and ends training."""
         spec = replace(self.demonstrations.for_task(self.env.spec, self.env.name), env=public_name(self.env)).spec
 
-        def visit(rounds: int, states: Callable[[], State]) -> None:
+        def visit(rounds: int, states: Callable[[], State]) -> bool:
             due = due_evaluation(self.group, rounds)
-            if due is None:
-                return
-            policies = jax.device_get(jax.vmap(self.algorithm.policy)(states()))
-            for index, cell in enumerate(self.cells):
-                actor = Actor(jax.tree.map(lambda x, i=index: x[i], policies), spec)
-                evaluator.submit(EvalPoint(*due, cell.key), actor)
+            if due is not None:
+                policies = jax.device_get(jax.vmap(self.algorithm.policy)(states()))
+                for index, cell in enumerate(self.cells):
+                    actor = Actor(jax.tree.map(lambda x, i=index: x[i], policies), spec)
+                    evaluator.submit(EvalPoint(*due, cell.key), actor)
+            # After the last round it changes nothing but that a checkpoint is written, from which evaluation can go on.
+            return self.stop() or (self.stop is not never and rounds == self.algorithm.rounds)
 
         return visit
 

@@ -133,8 +133,8 @@ def imitate(
         raise SettingError(f"logs is {logs!r}: the name of a directory, or Logs(...), is needed")
     _check_needs(algorithm, env, expert)
     given, env = env, None if env is None else make_unfinished(env)
-    names = (None, None) if env is None else (public_name(env), env.name)
-    records = demonstrations is None and records_expert(*names, expert)
+    public, task = (None, None) if env is None else (public_name(env), env.name)
+    records = demonstrations is None and records_expert(public, task, expert)
     if records:
         most = None if episodes is None else max(_whole_numbers("episodes", _listed(episodes), least=1))
         unclipped = env.without_bounds() if isinstance(env, GymnasiumEnvironment) else env

@@ -22,10 +22,19 @@ negatively if they are similar to earlier steps of the learner. With random feat
 
     −f(x) = w · φ(x),        w = (1 − ρ_E) E_{D_E} φ − (1 − ρ_π) E_{D_π} φ
 
-This is the default (docs/stability.md). kernel="gaussian" is exact, on a sample of `points` steps of each side. The
-initial temperature α is 0.01 instead of 1, so that the initial value of entropy, α H / (1 − γ), does not dominate the
-value of f, at most ‖f‖ / (1 − γ). A best response changes whenever f does, so the returned policy is a moving average
-of the acting policies, π̄ ← π̄ + ν (π − π̄).
+A sharp kernel tells the expert's steps from their centre, where a wide one pays a learner that stands still, so h is
+half of the median distance. The absorbing state is one point, and its kernel with itself is only as large as the mean
+kernel between demonstrated steps: dying is then worse than acting unlike the expert, but not by so much that the
+learner does nothing else than stay alive. Round k counts k² times as much as round 1 (`averages`), because the first
+rounds, in which episodes end early, would otherwise decide f for a long time. And f has norm 1: the best response in
+the unit ball to the mean gradient, ⟨f, g⟩ largest, is g / ‖g‖, and rewards keep their size while π nears the expert.
+
+The policy starts as a clone, the critics learn before it moves, and its loss keeps a cloning term (`rl.sac`). So it
+matches off-Q moments where it begins, and reward moments in all. Half of each minibatch is demonstrated, with the
+rewards of f. The initial temperature α is 0.01 instead of 1, so that the initial value of entropy, α H / (1 − γ), does
+not dominate the value of f. A best response changes whenever f does, so the returned policy is a moving average of the
+acting policies, π̄ ← π̄ + ν (π − π̄). docs/stability.md has what each part does. kernel="gaussian" is exact, on a sample
+of `points` steps of each side. The preset `plain` has neither the kernel's changes nor cloning: it was the default.
 
 The paper's runs use the indicator kernel, on data where no state repeats. Then −f is 1/N_E on a demonstrated step (N_E
 trajectories), −1/N_π on a step of an earlier round (N_π trajectories so far), and 0 on the steps of this round. Steps
@@ -38,13 +47,22 @@ in the supplement. The RL player is soft actor-critic, or soft Q-learning for di
 Deviations: MaxEntRL continues from the last policy, with some environment and gradient steps per round, as in the
 paper's runs. Stopping and selection use a Gaussian-kernel payoff on held-out demonstrations (`reward.payoff`), since
 the payoff of the indicator kernel is constant. With Gaussian kernels, means are over steps instead of sums over a
-trajectory, so f is T times smaller. The paper's theory averages the policies of all rounds, not their weights. With a
-Gaussian kernel the reward of the absorbing state is 0 until the learner has completed a round.
+trajectory, and f is divided by its norm. The cloning term changes the policy's best response, not the game: at weight λ
+it is the best response to f plus a multiple of the off-Q loss. The paper's theory averages the policies of all rounds
+with equal weights, not their networks' weights. With a Gaussian kernel the reward of the absorbing state is 0 until the
+learner has completed a round.
 
 The default differs from the preset `paper`, which has the settings of Table 10 and of the released runs, in
 
     setting                    default       paper
     kernel                     features      indicator    the paper's text allows a Gaussian, its runs have labels
+    balanced                   True          False        half of each minibatch is demonstrated
+    clone_steps                10,000        0            the policy starts as a clone
+    sac.cloning_weight         0.5           0            and stays near one where data are
+    sac.critic_warmup          5,000         0            until the critics know something
+    sac.layer_norm             True          False        values far from the data stay bounded
+    sac.lr, discount, tau      3e-4, 0.99,   7.3e-4, 0.98,    the usual values of SAC
+                               0.005         0.02
     sac.initial_temperature    0.01          1
     sac.bound_values           True          False        no true value is above the bound
     average_rounds             5             0            the last policy is returned
@@ -53,7 +71,7 @@ The default differs from the preset `paper`, which has the settings of Table 10 
     reset_each_round           False         True
     random_each_round          False         True         100 random exploration steps in each round
     restart_lr_schedule        False         True
-    obs_scaling                scale         none         results do not depend on the units of observations
+    obs_scaling                standardize   none         results do not depend on the units of observations
 
 On Ant the paper draws half of each minibatch from the demonstrations: the preset `paper-balanced`. (In the released
 code the steps of the previous round also have reward 0, and the learning rate of a round's last update is slightly
@@ -71,15 +89,25 @@ from jaxtyping import Array, Float, Key
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments
 from understudy.algorithms.reward.payoff import NUM_FEATURES
-from understudy.core.errors import check_choice, check_whole
-from understudy.core.types import RoundData, Transition
+from understudy.core.errors import check_choice, check_not_negative, check_positive, check_whole
+from understudy.core.types import Dataset, RoundData, Spec, Transition
 from understudy.game import QUICK, Card, adjustable
 from understudy.game.kernels import GaussianKernel
 from understudy.game.sampling import Rows, take
+from understudy.policies.normalization import Scaling
 from understudy.rl.sac import SAC
 
 Kernel = Literal["indicator", "gaussian", "features"]
-DEFAULT_SAC = SAC(initial_temperature=0.01, bound_values=True)
+DEFAULT_SAC = SAC(
+    lr=3e-4,
+    discount=0.99,
+    tau=0.005,
+    layer_norm=True,
+    cloning_weight=0.5,
+    critic_warmup=5000,
+    initial_temperature=0.01,
+    bound_values=True,
+)
 RELEASED_SETTINGS = {
     "absorbing": False,
     "truncation_is_terminal": True,
@@ -89,8 +117,20 @@ RELEASED_SETTINGS = {
     "obs_scaling": "none",
 }
 """Settings of the released code that Tables 9 and 10 do not list, for AdRIL and SQIL."""
-PAPER_SETTINGS = {**RELEASED_SETTINGS, "kernel": "indicator", "sac": SAC(), "average_rounds": 0.0}
+WITHOUT_CLONING = {"balanced": False, "clone_steps": 0}
+PAPER_SETTINGS = {**RELEASED_SETTINGS, **WITHOUT_CLONING, "kernel": "indicator", "sac": SAC(), "average_rounds": 0.0}
 """The paper's AdRIL: also its kernel, its SAC, and the last policy."""
+PLAIN_SETTINGS = {
+    **WITHOUT_CLONING,
+    "bandwidth": 1.0,
+    "features": NUM_FEATURES,
+    "recency": 0.0,
+    "unit_norm": False,
+    "absorbing_kernel": "one",
+    "obs_scaling": "scale",
+    "sac": SAC(initial_temperature=0.01, bound_values=True),
+}
+"""A Gaussian kernel as it is, and a policy that starts untrained."""
 
 
 class AdRIL(RewardMatching):
@@ -111,28 +151,44 @@ class AdRIL(RewardMatching):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": PAPER_SETTINGS,
         "paper-balanced": {**PAPER_SETTINGS, "balanced": True},
+        "plain": PLAIN_SETTINGS,
         QUICK: {**QUICK_PLAYERS, "sac": replace(DEFAULT_SAC, hidden=(64, 64)), "rounds": 30},
     }
     small: ClassVar[dict[str, Any]] = SMALL
 
     kernel: Kernel = eqx.field(static=True, default="features")
     """features: Gaussian, random features of all steps; gaussian: exact, on a sample of steps; indicator: labels."""
-    bandwidths: tuple[float, ...] = eqx.field(static=True, default=(1.0,))
-    """Bandwidths of the kernel, in multiples of the median distance; the kernel is their mean."""
-    unit_norm: bool = eqx.field(static=True, default=False)
-    """Divide f by its norm, so that rewards keep their size."""
+    bandwidth: float = 0.5
+    """Bandwidth of a Gaussian kernel, in multiples of the median distance between demonstrated steps."""
+    features: int = eqx.field(static=True, default=2048)
+    """kernel="features": random features. A sharper kernel needs more."""
+    recency: float = 2.0
+    """kernel="features": round k counts k^p times as much as round 1, for this power p. 0: all steps count the same."""
+    unit_norm: bool = eqx.field(static=True, default=True)
+    """Divide f by its norm, so that rewards keep their size. Gaussian kernels only."""
+    absorbing_kernel: Literal["mean", "one"] = eqx.field(static=True, default="mean")
+    """Gaussian kernel of the absorbing state with itself: the mean between demonstrated steps, or one."""
     points: int = eqx.field(static=True, default=1024)
     """kernel="gaussian": sampled steps of each side."""
     sac: SAC = eqx.field(default=DEFAULT_SAC, converter=adjustable(DEFAULT_SAC))
     """RL player for continuous actions."""
+    balanced: bool = eqx.field(static=True, default=True)
+    """Draw half of each minibatch from the demonstrations. Otherwise draw uniformly from all steps."""
+    clone_steps: int = eqx.field(static=True, default=10_000)
+    """Gradient steps of behavioral cloning before the first update, with SAC. 0: the policy starts untrained."""
     average_rounds: float = 5.0
     """Average the returned policy's weights over this many rounds (0: off)."""
+    obs_scaling: Scaling = eqx.field(static=True, default="standardize")
+    """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
 
     def __check_init__(self) -> None:
         check_choice(("indicator", "gaussian", "features"), kernel=self.kernel)
-        check_whole(1, points=self.points)
-        if self.kernel != "indicator" and self.buffer_size is not None:
-            # f needs the earlier rounds in the buffer, for their share of time in the absorbing state.
+        check_choice(("mean", "one"), absorbing_kernel=self.absorbing_kernel)
+        check_whole(1, points=self.points, features=self.features)
+        check_positive(bandwidth=self.bandwidth)
+        check_not_negative(recency=self.recency)
+        if self.kernel == "gaussian" and self.buffer_size is not None:
+            # f needs the earlier rounds in the buffer.
             check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
 
     def next_moments(  # line 3
@@ -149,21 +205,22 @@ class AdRIL(RewardMatching):
         if self.kernel == "indicator":
             return Labels(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
         if self.kernel == "features":
-            return FeatureMoments(kernel, jnp.zeros(NUM_FEATURES), jnp.ones(()))
+            return FeatureMoments(kernel, jnp.zeros(()), jnp.zeros(self.features))
         size = kernel.directions.shape[0]
-        return PointMoments(kernel, jnp.zeros((2 * self.points, size)), jnp.zeros(2 * self.points))
+        return PointMoments(kernel, jnp.zeros(()), jnp.zeros((2 * self.points, size)), jnp.zeros(2 * self.points))
+
+    def kernel_of_f(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> GaussianKernel:
+        return GaussianKernel.fit(key, spec, demonstrations, self.features, self.bandwidth)
 
     def _feature_moments(self, state: RewardState, data: RoundData, counts: Counts) -> "FeatureMoments":
         features = state.kernel.features(state.kernel.points(data.demonstrations.steps))
         expert = jnp.where(data.demonstrations.mask[:, None], features, 0).sum(0) / data.demonstrations.size
-        # The sum is over all earlier steps, overwritten ones too. The absorbing share is over those in the buffer.
-        steps = data.round * self.schedule.updates * self.schedule.update_steps
-        learner = state.sums.earlier / jnp.maximum(steps, 1)
-        learner_share, expert_share = (1 - side.absorbing_share for side in (counts.earlier, counts.expert))
-        weights = expert_share * expert - learner_share * learner
-        difference = counts.expert.absorbing_share - counts.earlier.absorbing_share
-        norm = jnp.sqrt(jnp.square(weights).sum() + difference**2) if self.unit_norm else jnp.ones(())
-        return FeatureMoments(state.kernel, weights / norm, norm)
+        learner = state.learner.earlier
+        weights = (1 - counts.expert.absorbing_share) * expert - learner.mean
+        absorbing = counts.expert.absorbing_share - learner.absorbing_share
+        # In the first round the learner's share is unknown, not 0.
+        absorbing = jnp.where(learner.steps > 0, absorbing, 0.0)
+        return FeatureMoments(state.kernel, *self._scaled(absorbing, weights, weights @ weights, expert @ expert))
 
     def _point_moments(
         self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]
@@ -176,24 +233,42 @@ class AdRIL(RewardMatching):
         earlier = (learner.round < data.round).astype(jnp.float32)
         learner_weights = -(1 - counts.earlier.absorbing_share) * earlier / jnp.maximum(earlier.sum(), 1)
         expert_weights = jnp.full(self.points, (1 - counts.expert.absorbing_share) / self.points)
-        return PointMoments(state.kernel, points, jnp.concatenate([expert_weights, learner_weights]))
+        weights = jnp.concatenate([expert_weights, learner_weights])
+        absorbing = counts.expert.absorbing_share - counts.earlier.absorbing_share
+        absorbing = jnp.where(counts.earlier.steps > 0, absorbing, 0.0)  # in the first round it is unknown, not 0
+        between = state.kernel(points, points)
+        own = between[: self.points, : self.points].mean()
+        absorbing, weights = self._scaled(absorbing, weights, weights @ between @ weights, own)
+        return PointMoments(state.kernel, absorbing, points, weights)
+
+    def _scaled(
+        self, absorbing: Float[Array, ""], weights: Array, squared_norm: Float[Array, ""], own: Float[Array, ""]
+    ) -> tuple[Float[Array, ""], Array]:
+        """−f in the absorbing state, and its weights elsewhere, over the norm of f.
+
+        `absorbing` is the difference of the shares of time there, and `own` the mean kernel between the expert's steps.
+        """
+        kernel = own if self.absorbing_kernel == "mean" else jnp.ones(())
+        norm = jnp.sqrt(squared_norm + kernel * jnp.square(absorbing)) if self.unit_norm else jnp.ones(())
+        norm = jnp.maximum(norm, 1e-6)
+        return kernel * absorbing / norm, weights / norm
 
 
 class _KernelMoments(RewardMoments):
     """Abstract base class of Gaussian-kernel moments. The kernel of the absorbing state and any other state is 0."""
 
+    kernel: GaussianKernel
+    absorbing: Float[Array, ""]
+    """−f in the absorbing state."""
+
     def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
-        # In the first round the learner's share is unknown, not 0.
-        difference = counts.expert.absorbing_share - counts.earlier.absorbing_share
-        return jnp.where(counts.earlier.steps > 0, difference, 0.0)
+        return self.absorbing
 
 
 class FeatureMoments(_KernelMoments):
     """−f(x) = w · φ(x)."""
 
-    kernel: GaussianKernel
     weights: Float[Array, " D"]
-    norm: Float[Array, ""]
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         return self.kernel.features(self.kernel.points(steps)) @ self.weights
@@ -201,14 +276,10 @@ class FeatureMoments(_KernelMoments):
     def bound(self) -> Float[Array, ""]:
         return jnp.sqrt(2.0) * jnp.linalg.norm(self.weights)  # ‖φ‖ ≤ √2
 
-    def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
-        return super().absorbing_reward(counts, balanced) / self.norm
-
 
 class PointMoments(_KernelMoments):
     """−f(x) = Σ_j w_j k(x_j, x)."""
 
-    kernel: GaussianKernel
     points: Float[Array, "m d"]
     weights: Float[Array, " m"]
 

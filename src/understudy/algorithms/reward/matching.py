@@ -1,7 +1,7 @@
 """The loop that reward-moment algorithms share: f moves, and the policy improves by RL on the reward −f.
 
     1. for round k:
-    2.     f ← next_moments(D_π, D_E)
+    2.     f ← next_moments(D_π, D_E)            in the first round π first becomes a clone, in `clone_steps` steps
     3.     for each update: collect steps, D_π ← D_π ∪ D', then improve π on rewards −f
     4.     π̄ ← π̄ + ν (π − π̄) after each update
     5.     payoff ← the largest over the unit ball of a Gaussian kernel's function space, of D' against held-out
@@ -33,10 +33,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
+from understudy.algorithms.reward.averages import LearnerAverage
 from understudy.algorithms.reward.moments import Counts, RewardMoments, count_expert_steps, count_steps
-from understudy.algorithms.reward.payoff import NUM_FEATURES, FeatureSums, PayoffState
+from understudy.algorithms.reward.payoff import NUM_FEATURES, PayoffState
 from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, adjustable
@@ -63,6 +64,7 @@ SMALL: dict[str, Any] = {
     "frequency": 8,
     "random_steps": 4,
     "batch_size": 8,
+    "clone_steps": 2,
     "sac": SAC(hidden=(8,), gradient_steps=2),
     "soft_q": SoftQ(hidden=(8,), gradient_steps=2, temperature=1.0),  # so high that no probability is 0
 }
@@ -74,7 +76,7 @@ class RewardState(NamedTuple):
     normalization: Normalization
     kernel: GaussianKernel
     moments: RewardMoments
-    sums: FeatureSums
+    learner: LearnerAverage
     payoff: PayoffState
     usable: Rows
     """Demonstrated steps with a known next state."""
@@ -88,6 +90,8 @@ class RewardMatching(Algorithm):
 
     every_update: ClassVar[bool] = False
     """Whether f moves in every update. Otherwise it moves once a round."""
+    recency: ClassVar[float] = 0.0
+    """The power of `averages`. AdRIL has a field of this name."""
 
     sac: SAC = eqx.field(default=SAC(), converter=adjustable(SAC()))
     """RL player for continuous actions."""
@@ -126,7 +130,7 @@ class RewardMatching(Algorithm):
     staleness: int = eqx.field(static=True, default=0)
     """Updates by which the acting policy lags the learner (Gymnasium). 1: collect and update at the same time."""
     clone_steps: int = eqx.field(static=True, default=0)
-    """Gradient steps of cloning that the policy starts with (SAC)."""
+    """Gradient steps of behavioral cloning before the first update, with SAC. 0: the policy starts untrained."""
     delta: float | None = None
     """δ: stop when a round's payoff is at most this. None: never."""
     loss_limit: float = 1e6
@@ -165,17 +169,19 @@ class RewardMatching(Algorithm):
     def initial_moments(self, kernel: GaussianKernel, key: Key[Array, ""]) -> RewardMoments:
         """The moment function before the first round, with the shapes of all later ones."""
 
+    def kernel_of_f(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> GaussianKernel:
+        """The kernel of f's function space, or only the coordinates that f sees."""
+        return GaussianKernel.fit(key, spec, demonstrations, NUM_FEATURES)
+
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> RewardState:
         normalization = Normalization.fit(spec, demonstrations, self.obs_scaling)
         # A player's split uses 0 and 1. The payoff's features are not those of f, which the policy has trained on.
         moments_key, f_key, payoff_key = (jax.random.fold_in(key, number) for number in (2, 3, 4))
         payoff_kernel = GaussianKernel.fit(payoff_key, spec, demonstrations, NUM_FEATURES)
-        kernel = GaussianKernel.fit(f_key, spec, demonstrations, NUM_FEATURES, getattr(self, "bandwidths", (1.0,)))
+        kernel = self.kernel_of_f(f_key, spec, demonstrations)
         player = self._player(normalization)
         self._check_lr_schedule(player)
         state = player.init(key, spec)
-        if self.clone_steps:
-            state = self._cloned(state, player, normalization, demonstrations, jax.random.fold_in(key, 5))
         steps = demonstrations.steps
         known = steps.known_next | steps.terminal | (steps.last & self.truncation_is_terminal)
         # States are donated, so no array may appear twice.
@@ -185,7 +191,7 @@ class RewardMatching(Algorithm):
             normalization,
             kernel,
             self.initial_moments(kernel, moments_key),
-            FeatureSums(jnp.zeros(NUM_FEATURES), jnp.zeros(NUM_FEATURES)),
+            LearnerAverage.init(kernel.phases.shape[0]),
             PayoffState(payoff_kernel, jnp.zeros(NUM_FEATURES)),
             Rows.where(demonstrations.mask & known),
             jnp.asarray(spec.horizon, jnp.int32),
@@ -195,12 +201,15 @@ class RewardMatching(Algorithm):
     def update(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> tuple[RewardState, Info]:
         assert data.new_steps is not None
         f_key, player_key = jax.random.split(key)
+        clone_key = jax.random.fold_in(key, 2)  # the split uses 0 and 1
         schedule, player = self.schedule, self._player(state.normalization)
         update = jnp.asarray(data.update)
         first_update, last_update = update == 0, update == schedule.updates - 1
         counts = self._counts(state, data)
         state = state._replace(
-            sums=state.sums.add(state.kernel, data.new_steps, first_update),
+            learner=state.learner.add(
+                state.kernel, data.new_steps, state.horizon, first_update, data.round, self.recency
+            ),
             payoff=state.payoff.add(data.new_steps, first_update),
         )
 
@@ -208,6 +217,8 @@ class RewardMatching(Algorithm):
             return self.next_moments(state, data, counts, f_key)
 
         moments = move() if self.every_update else jax.lax.cond(first_update, move, lambda: state.moments)  # line 2
+        begins = first_update & (jnp.asarray(data.round) == 0)
+        state = state._replace(player=self._started(state, data, player, begins, clone_key))
         experience = self._experience(state, data, moments, counts, player.discount)
         ready = schedule.random_steps_left(data.round, data.update) < schedule.steps_per_env
         improved, metrics = update_when_ready(  # line 3
@@ -247,26 +258,21 @@ class RewardMatching(Algorithm):
 
         return Experience(sample, jax.vmap(batch)(data.new_steps), data.new_steps.last)
 
-    def _cloned(self, state: Any, player: Any, normalization: Normalization, demonstrations: Dataset, key: Any) -> Any:
-        actor = state.actor
-        size = actor.net.biases[-1].shape[0] // 2
-        log_std = -1.0 - 0.5 * jnp.log(2 * jnp.pi * jnp.e)
-        actor = eqx.tree_at(lambda a: a.net.biases[-1], actor, actor.net.biases[-1].at[size:].set(log_std))
-        actor = eqx.tree_at(lambda a: a.net.weights[-1], actor, actor.net.weights[-1].at[:, size:].multiply(0.0))
+    def _started(
+        self, state: RewardState, data: RoundData, player: Any, begins: Bool[Array, ""], key: Key[Array, ""]
+    ) -> PlayerState:
+        """The player's state, after cloning if the run begins."""
+        if not (self.clone_steps and isinstance(player, SAC)):
+            return state.player
 
-        def loss(actor: Any, k: Any) -> Any:
-            batch = normalization.encode(demonstrations.sample(k, (self.batch_size,)))
-            return jnp.square(jnp.tanh(actor.parameters(batch.obs)[0]) - batch.act).sum(-1).mean()
+        def sample(k: Key[Array, ""]) -> Batch:
+            steps = state.normalization.encode(data.demonstrations.sample(k, (self.batch_size,)))
+            return make_batch(steps, jnp.zeros(self.batch_size), self.truncation_is_terminal)
 
-        adam = optax.adamw(1e-3, weight_decay=1e-2)
+        def cloned() -> PlayerState:
+            return player.clone(state.player, sample, self.clone_steps, key)
 
-        def one(carry: Any, k: Any) -> Any:
-            actor, opt = carry
-            updates, opt = adam.update(jax.grad(loss)(actor, k), opt, actor)
-            return (eqx.apply_updates(actor, updates), opt), None
-
-        (actor, _), _ = jax.lax.scan(one, (actor, adam.init(actor)), jax.random.split(key, self.clone_steps))
-        return state._replace(actor=actor)
+        return jax.lax.cond(begins, cloned, lambda: state.player)
 
     def _minibatch(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> Transition:
         """Steps of both sides: half of each, or uniform over all."""

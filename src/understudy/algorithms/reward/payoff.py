@@ -28,21 +28,6 @@ def feature_sum(kernel: GaussianKernel, new_steps: Transition) -> Float[Array, "
     return kernel.features(kernel.points(flat)).sum(0)
 
 
-class FeatureSums(NamedTuple):
-    """Sums of kernel features over the learner's steps."""
-
-    current: Float[Array, " D"]
-    """The current round."""
-    earlier: Float[Array, " D"]
-    """All earlier rounds."""
-
-    def add(self, kernel: GaussianKernel, new_steps: Transition, new_round: Bool[Array, ""]) -> "FeatureSums":
-        """With the steps since the last update. A new round first moves the current sum to the earlier ones."""
-        new = feature_sum(kernel, new_steps)
-        earlier = jnp.where(new_round, self.earlier + self.current, self.earlier)
-        return FeatureSums(jnp.where(new_round, 0, self.current) + new, earlier)
-
-
 class PayoffState(NamedTuple):
     """The payoff's own kernel, and the sum of its features over the learner's steps of the current round."""
 
