@@ -6,6 +6,7 @@ policy reaches at least a score (every task has the same weight), and the interq
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from understudy.paper.reward import draw_band, draw_level, label_thousands
 
 WIDTH = 3.3
 """Inches of a panel."""
+LONGEST = 24
+"""Characters of a name."""
 LEVELS = np.linspace(0.0, 1.2, 121)
 
 
@@ -26,6 +29,7 @@ def draw(learners: Sequence[Learner], path: Path) -> None:
     shown = [learner for learner in learners if learner.scores]
     counts = sorted({learner.count for learner in shown})
     tasks = [name for name in benchmark_tasks() if any(name in learner.scores for learner in shown)]
+    shown = [replace(learner, name=label) for learner, label in zip(shown, _labels(shown), strict=True)]
     names = list(dict.fromkeys(learner.name for learner in shown))
     colors = {name: drawing.LINES[index % len(drawing.LINES)] for index, name in enumerate(names)}
     figure, axes = drawing.figure(len(tasks) + 2, width=WIDTH, height=2.9, rows=len(counts))
@@ -45,6 +49,13 @@ def draw(learners: Sequence[Learner], path: Path) -> None:
     columns = max(1, min(len(handles), fitting))
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False)
     drawing.save(figure, path)
+
+
+def _labels(learners: Sequence[Learner]) -> list[str]:
+    """Names that fit into the figure. A long one, with many settings, gets a number."""
+    names = list(dict.fromkeys(learner.name for learner in learners))
+    short = {name: name if len(name) <= LONGEST else f"{name[:LONGEST]}… ({i})" for i, name in enumerate(names, 1)}
+    return [short[learner.name] for learner in learners]
 
 
 def _draw_task(axis: Any, task: str, learners: Sequence[Learner], colors: dict[str, str]) -> None:
