@@ -15,6 +15,10 @@ def make_tables(results: Path) -> dict[str, str]:
     absent = [line.split(": ", 1) for line in benchmark_table.missing(learners)]
     return {
         "benchmark": markdown(benchmark_table.header(), benchmark_table.table_rows(learners) or [[NOT_YET]]),
+        "benchmark-training": markdown(
+            ["learner", "demonstrations", *benchmark_table.benchmark_tasks()],
+            benchmark_table.training_rows(learners) or [[NOT_YET]],
+        ),
         "benchmark-missing": markdown(["learner", "missing"], absent or [["nothing", ""]]),
         "benchmark-published": markdown(header, published),
         "benchmark-sources": markdown(["source", "publication", "protocol"], sources),

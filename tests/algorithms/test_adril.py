@@ -24,8 +24,8 @@ from support.reward import (
     side,
 )
 from understudy.algorithms.reward.adril import RELEASED_SETTINGS, FeatureMoments, PointMoments
+from understudy.algorithms.reward.averages import LearnerAverage, Sums
 from understudy.algorithms.reward.moments import Counts, Labels, count_expert_steps, count_steps
-from understudy.algorithms.reward.payoff import FeatureSums
 from understudy.core.errors import SettingError, UnknownNameError
 from understudy.core.types import Dataset, RoundData
 from understudy.game.kernels import GaussianKernel
@@ -144,6 +144,10 @@ def three_rounds(demos, data):
     return INIT(recording(), demos.spec, data), steps, round_data(data, steps, 3)
 
 
+def sums_of(features, steps, absorbing=0.0):
+    return Sums(jnp.asarray(features), jnp.asarray(float(steps)), jnp.asarray(float(absorbing)))
+
+
 def counts_of_rounds():
     return Counts(side(34, 4), side(36, 3), side(12, 1))
 
@@ -151,7 +155,7 @@ def counts_of_rounds():
 def test_f_of_a_gaussian_kernel_is_the_mean_of_functional_gradients(data, three_rounds):
     """On many sampled points, and exactly on all points."""
     state, steps, given = three_rounds
-    algorithm = us.adril(kernel="gaussian", points=20_000)
+    algorithm = us.adril(kernel="gaussian", points=20_000, unit_norm=False)
     moments = algorithm.next_moments(state, given, counts_of_rounds(), jax.random.key(0))
     at = state.kernel.points(steps)[::5]
     wanted = -gradients(state.kernel, data, steps, 3, at).mean(0)
@@ -162,7 +166,9 @@ def test_f_of_a_gaussian_kernel_is_the_mean_of_functional_gradients(data, three_
     np.testing.assert_allclose(moments.weights[20_000:].sum(), -1, rtol=1e-4)
     early = steps.round < 3
     points = jnp.concatenate([state.kernel.points(data.steps), state.kernel.points(steps)])
-    exact = PointMoments(state.kernel, points, jnp.concatenate([jnp.full(34, 1 / 34), -early.astype(jnp.float32) / 36]))
+    exact = PointMoments(
+        state.kernel, jnp.zeros(()), points, jnp.concatenate([jnp.full(34, 1 / 34), -early.astype(jnp.float32) / 36])
+    )
     np.testing.assert_allclose(exact.reward(jax.tree.map(lambda x: x[::5], steps)), wanted, atol=1e-5)
 
 
@@ -174,9 +180,9 @@ def test_f_with_more_features_approximates_the_mean_better(demos, data, three_ro
     for features in (64, 8192):
         kernel = FIT(jax.random.key(0), demos.spec, data, features)
         before = kernel.features(kernel.points(steps))[:36].sum(0)
-        grown = state._replace(kernel=kernel, sums=FeatureSums(jnp.zeros(features), before))
-        moments = us.adril(kernel="features", round_steps=12, frequency=12).next_moments(
-            grown, given, counts_of_rounds(), None
+        sums = LearnerAverage(sums_of(jnp.zeros(features), 0), sums_of(before, 36))
+        moments = us.adril(kernel="features", unit_norm=False, round_steps=12, frequency=12).next_moments(
+            state._replace(kernel=kernel, learner=sums), given, counts_of_rounds(), None
         )
         assert isinstance(moments, FeatureMoments)
         errors.append(np.abs(moments.reward(jax.tree.map(lambda x: x[::5], steps)) - wanted).max())
@@ -184,24 +190,36 @@ def test_f_with_more_features_approximates_the_mean_better(demos, data, three_ro
     assert errors[1] < errors[0] / 3
 
 
-def test_feature_sums_move_to_earlier_rounds_when_a_round_begins(three_rounds):
+@pytest.mark.parametrize("power", [0.0, 2.0])
+def test_a_round_counts_as_a_power_of_its_number(three_rounds, power):
+    """Three rounds are over and one has begun; an episode of the second terminates after its fifth step."""
     state, steps, _ = three_rounds
+    steps = steps._replace(terminal=jnp.arange(len(steps.t)) == 16, t=jnp.full(len(steps.t), 4))
     phi = np.asarray(state.kernel.features(state.kernel.points(steps)))
-    for update in range(4):  # rounds of two updates, six steps each
+    learner = LearnerAverage.init(phi.shape[1])
+    for update in range(7):  # rounds of two updates, six steps each
         chunk = jax.tree.map(lambda x, u=update: x[6 * u : 6 * u + 6][None], steps)
-        state = state._replace(sums=state.sums.add(state.kernel, chunk, jnp.asarray(update % 2 == 0)))
-    np.testing.assert_allclose(state.sums.earlier, phi[:12].sum(0), atol=1e-4)
-    np.testing.assert_allclose(state.sums.current, phi[12:24].sum(0), atol=1e-4)
+        learner = learner.add(
+            state.kernel, chunk, jnp.asarray(HORIZON), jnp.asarray(update % 2 == 0), update // 2, power
+        )
+    weights = np.arange(1, 4.0) ** power / 3**power  # relative to the newest round's
+    rounds = phi[:36].reshape(3, 12, -1).sum(1)
+    np.testing.assert_allclose(learner.earlier.features, weights @ rounds, atol=1e-3)
+    np.testing.assert_allclose(learner.current.features, phi[36:42].sum(0), atol=1e-4)
+    np.testing.assert_allclose(learner.earlier.steps, 12 * weights.sum(), rtol=1e-5)
+    np.testing.assert_allclose(learner.earlier.absorbing_steps, (HORIZON - 5) * weights[1], rtol=1e-5)
+    share = (HORIZON - 5) * weights[1] / (12 * weights.sum() + (HORIZON - 5) * weights[1])
+    np.testing.assert_allclose(learner.earlier.absorbing_share, share, rtol=1e-5)
 
 
 def test_f_by_features_includes_steps_that_the_buffer_has_overwritten(data, three_rounds):
     """Only the last of three rounds is still in the buffer; the sums are over all three."""
     state, steps, given = three_rounds
     phi = state.kernel.features(state.kernel.points(steps))
-    sums = FeatureSums(jnp.zeros(512), phi[:36].sum(0))
-    algorithm = us.adril(kernel="features", round_steps=12, frequency=12, buffer_size=24, rounds=4)
+    learner = LearnerAverage(sums_of(jnp.zeros(phi.shape[1]), 0), sums_of(phi[:36].sum(0), 36))
+    algorithm = us.adril(kernel="features", unit_norm=False, round_steps=12, frequency=12, buffer_size=24, rounds=4)
     left = Counts(side(34, 4), side(12, 1), side(12, 1))
-    moments = algorithm.next_moments(state._replace(sums=sums), given, left, None)
+    moments = algorithm.next_moments(state._replace(learner=learner), given, left, None)
     expert = state.kernel.features(state.kernel.points(data.steps)).mean(0)
     np.testing.assert_allclose(moments.weights, expert - phi[:36].mean(0), atol=1e-5)
 
@@ -221,12 +239,40 @@ def test_the_absorbing_states_label_is_the_mean_label_of_its_visits():
 
 
 def test_the_absorbing_reward_of_a_gaussian_kernel_is_the_difference_of_shares(three_rounds):
-    kernel = three_rounds[0].kernel
+    """Times the mean kernel between demonstrated steps, or one."""
+    state, _, given = three_rounds
     counts = Counts(side(34, 4, 6), side(24, 3, 9), side(12, 1, 5))
-    for moments in (FeatureMoments(kernel, jnp.zeros(512)), PointMoments(kernel, jnp.zeros((1, 3)), jnp.zeros(1))):
-        np.testing.assert_allclose(moments.absorbing_reward(counts, False), 6 / 40 - 9 / 33, rtol=1e-5)
-        # In the first round the learner's share is unknown.
-        assert moments.absorbing_reward(counts._replace(earlier=side(0, 0)), False) == 0
+    size = state.kernel.phases.shape[0]
+    learner = LearnerAverage(sums_of(jnp.zeros(size), 0), sums_of(jnp.zeros(size), 24, 9))
+    points = state.kernel.points(given.demonstrations.steps)
+    for kernel in ("features", "gaussian"):
+        for own in ("one", "mean"):
+            algorithm = us.adril(kernel=kernel, absorbing_kernel=own, unit_norm=False, points=5000)
+            moments = algorithm.next_moments(state._replace(learner=learner), given, counts, jax.random.key(0))
+            scale = 1.0 if own == "one" else float(state.kernel(points, points)[:34, :34].mean())
+            expected = scale * (6 / 40 - 9 / 33)
+            np.testing.assert_allclose(moments.absorbing_reward(counts, False), expected, rtol=0.2)
+            # In the first round the learner's share is unknown.
+            first = state._replace(learner=LearnerAverage.init(size))
+            nothing = counts._replace(earlier=side(0, 0))
+            moments = algorithm.next_moments(first, given, nothing, jax.random.key(0))
+            assert moments.absorbing_reward(nothing, False) == 0
+
+
+@pytest.mark.parametrize("kernel", ["features", "gaussian"])
+def test_f_has_norm_one_with_its_part_in_the_absorbing_state(three_rounds, kernel):
+    state, steps, given = three_rounds
+    counts = Counts(side(34, 4, 6), side(36, 3, 9), side(12, 1, 5))
+    phi = state.kernel.features(state.kernel.points(steps))
+    learner = LearnerAverage(sums_of(jnp.zeros(phi.shape[1]), 0), sums_of(phi[:36].sum(0), 36, 9))
+    algorithm = us.adril(kernel=kernel, absorbing_kernel="one", points=500)
+    moments = algorithm.next_moments(state._replace(learner=learner), given, counts, jax.random.key(0))
+    if kernel == "features":
+        squared = moments.weights @ moments.weights
+    else:
+        squared = moments.weights @ state.kernel(moments.points, moments.points) @ moments.weights
+    np.testing.assert_allclose(squared + moments.absorbing**2, 1, rtol=1e-3)
+    assert moments.absorbing < 0  # the learner spends more time there
 
 
 def test_rewards_are_within_their_bound(data, three_rounds):
@@ -239,13 +285,15 @@ def test_rewards_are_within_their_bound(data, three_rounds):
     # Far apart, so that the largest sum of either sign is reached.
     apart = jnp.arange(4.0)[:, None] * 1000 + points[:1]
     found += [
-        PointMoments(state.kernel, apart, jnp.asarray(weights)) for weights in ([3.0, -1, 2, -1], [1.0, -3, 1, -2])
+        PointMoments(state.kernel, jnp.zeros(()), apart, jnp.asarray(weights))
+        for weights in ([3.0, -1, 2, -1], [1.0, -3, 1, -2])
     ]
     features = state.kernel.features(points)
     longest = features[jnp.argmax(jnp.linalg.norm(features, axis=1))]
     assert jnp.linalg.norm(longest) > 1
     found += [
-        FeatureMoments(state.kernel, w) for w in (longest, features.mean(0), jnp.asarray(random.normal(size=512)))
+        FeatureMoments(state.kernel, jnp.zeros(()), w)
+        for w in (longest, features.mean(0), jnp.asarray(random.normal(size=512)))
     ]
     for moments in found:
         largest, bound = jnp.abs(moments.reward(everywhere)).max(), moments.bound()
@@ -261,12 +309,12 @@ def test_values_are_bounded_by_the_bound_of_f(demos, data):
     assert inputs.sampled.value_bound.shape == inputs.sampled.reward.shape
     kernel = recording(kernel="features")
     terminating = learner_steps(2, terminal=range(12))  # every episode has one step
-    given = round_data(data, terminating, 1)._replace(update=jnp.asarray(1))  # not the first update: f stays 0
-    state, info = UPDATE(kernel, INIT(kernel, demos.spec, data), given)
-    counts = kernel._counts(state, given)
-    absorbing = float(jnp.abs(state.moments.absorbing_reward(counts, balanced=False)))
-    assert absorbing > float(state.moments.bound()) == 0
-    np.testing.assert_allclose(info.metrics["sampled"].value_bound, absorbing / (1 - 0.9), rtol=1e-5)
+    given = round_data(data, terminating, 1)._replace(update=jnp.asarray(1))  # not the first update: f stays
+    before = INIT(kernel, demos.spec, data)
+    moments = FeatureMoments(before.kernel, jnp.asarray(-0.7), jnp.zeros(512))
+    state, info = UPDATE(kernel, before._replace(moments=moments), given)
+    assert float(state.moments.bound()) == 0
+    np.testing.assert_allclose(info.metrics["sampled"].value_bound, 0.7 / (1 - 0.9), rtol=1e-5)
     assert np.isinf(us.gail.preset("sac").initial_moments(state.kernel, jax.random.key(0)).bound())
 
 
@@ -497,7 +545,8 @@ def test_a_linear_schedule_with_a_single_update_is_refused(continuous, settings)
 
 def test_a_dict_changes_settings_of_the_algorithms_player():
     """The low initial temperature of AdRIL's SAC is kept."""
-    assert us.adril(sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,), initial_temperature=0.01, bound_values=True)
+    assert us.adril(sac={"hidden": (32,)}).sac == replace(us.adril().sac, hidden=(32,))
+    assert us.adril(sac={"hidden": (32,)}).sac.initial_temperature == 0.01
     assert us.adril.preset("paper", sac={"hidden": (32,)}).sac == us.rl.SAC(hidden=(32,))
     assert us.adril(sac=us.rl.SAC(hidden=(32,))).sac == us.rl.SAC(hidden=(32,))
     assert us.sqil(soft_q={"lr": 1e-3}).soft_q == replace(us.sqil().soft_q, lr=1e-3)
@@ -522,7 +571,8 @@ def test_the_presets_have_the_released_settings_and_the_defaults_are_table_10():
     }.items():
         assert (getattr(paper, name), getattr(plain, name)) == (value, not value)
         assert getattr(us.sqil.preset("paper"), name) == value
-    assert (plain.balanced, paper.balanced, balanced.balanced) == (False, False, True)
+    assert (plain.balanced, paper.balanced, balanced.balanced) == (True, False, True)
+    assert (plain.clone_steps, paper.clone_steps, balanced.clone_steps) == (10_000, 0, 0)
     assert (plain.kernel, paper.kernel, balanced.kernel) == ("features", "indicator", "indicator")
     assert (plain.average_rounds, paper.average_rounds, us.sqil().average_rounds, us.gail().average_rounds) == (
         5.0,
@@ -531,7 +581,7 @@ def test_the_presets_have_the_released_settings_and_the_defaults_are_table_10():
         0.0,
     )
     assert (plain.sac.initial_temperature, paper.sac.initial_temperature) == (0.01, 1.0)
-    for algorithm in (plain, us.sqil()):  # Tables 9 and 10
+    for algorithm in (paper, us.adril.preset("plain"), us.sqil()):  # Tables 9 and 10
         sac = algorithm.sac
         assert (sac.discount, sac.tau, sac.lr, sac.lr_schedule) == (0.98, 0.02, 7.3e-4, "linear")
         assert (algorithm.frequency, sac.gradient_steps, sac.hidden) == (64, 64, (256, 256))
@@ -552,7 +602,12 @@ def test_the_presets_have_the_released_settings_and_the_defaults_are_table_10():
         {"average_rounds": -1.0},
         {"sac": SoftQ()},
         {"absorbing": "no"},
-        {"buffer_size": 2559},  # less than two rounds
+        {"buffer_size": 2559, "kernel": "gaussian"},  # less than two rounds
+        {"bandwidth": 0.0},
+        {"recency": -1.0},
+        {"features": 0},
+        {"absorbing_kernel": "two"},
+        {"clone_steps": -1},
         {"reset_each_round": {"first": True}},
     ],
 )

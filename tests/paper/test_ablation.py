@@ -63,8 +63,8 @@ def test_the_released_components_are_combined_alone_removed_and_absent():
     assert {entry.algorithm().kernel for entry in entries} == {"indicator"}
 
 
-def test_the_default_is_trained_whole_and_without_each_of_its_parts():
-    entries = [entry for entry in ablation.comparison_learners() if entry.preset == "default"]
+def test_the_plain_preset_is_trained_whole_and_without_each_of_its_parts():
+    entries = [entry for entry in ablation.comparison_learners() if entry.preset == "plain"]
     parts = [
         (a.kernel, a.sac.initial_temperature, a.average_rounds, a.absorbing, a.truncation_is_terminal)
         for a in (entry.algorithm() for entry in entries)
@@ -92,11 +92,11 @@ def test_the_figure_has_a_row_per_task_and_one_color_per_component(tmp_path, mon
     monkeypatch.setattr(reward, "draw_band", lambda *arguments: drawn.append(arguments))
     alone = ablation.disable("reset_each_round", "restart_lr_schedule", "truncation_is_terminal")
     curves = [
-        curve("default", {}),
-        curve("default", {"average_rounds": 0.0}),
-        curve("default", {"average_rounds": 3.0}),  # not in the comparison
-        curve("default", {}, demonstrations="bundled"),
-        curve("default", {}, demonstrations="others.npz"),
+        curve("plain", {}),
+        curve("plain", {"average_rounds": 0.0}),
+        curve("plain", {"average_rounds": 3.0}),  # not in the comparison
+        curve("plain", {}, demonstrations="bundled"),
+        curve("plain", {}, demonstrations="others.npz"),
         curve("paper", {}),
         curve("paper", ablation.disable("random_each_round")),
         curve("paper", alone),
@@ -106,9 +106,9 @@ def test_the_figure_has_a_row_per_task_and_one_color_per_component(tmp_path, mon
     component = ablation.RELEASED["random_each_round"]
     labels = [(axis.get_title().partition(":")[0], label) for axis, _, _, label in drawn]
     assert labels == [
-        *(("HalfCheetah", label) for label in ("default", "no averaging", "all four", component)),
+        *(("HalfCheetah", label) for label in ("plain", "no averaging", "all four", component)),
         *(("HalfCheetah", label) for label in ("all four", f"without {component}")),
-        *(("Ant", label) for label in ("default", "no averaging")),
+        *(("Ant", label) for label in ("plain", "no averaging")),
     ]
     colors = {label: color for _, _, color, label in drawn}
     assert colors[component] == colors[f"without {component}"] != colors["all four"]
@@ -116,7 +116,7 @@ def test_the_figure_has_a_row_per_task_and_one_color_per_component(tmp_path, mon
 
 
 def test_without_learners_of_the_comparison_there_is_no_figure(tmp_path):
-    curves = {"ant": [curve("default", {"average_rounds": 3.0})], "halfcheetah": []}
+    curves = {"ant": [curve("plain", {"average_rounds": 3.0})], "halfcheetah": []}
     assert not ablation.draw(curves, tmp_path / "a.png")
     assert not list(tmp_path.iterdir())
 

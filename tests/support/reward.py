@@ -24,10 +24,12 @@ class RecordingSAC(SAC):
 def recording(make=us.adril, **settings):
     """An algorithm with one update per round, and minibatches that are large enough to contain every row.
 
-    AdRIL has the indicator kernel.
+    AdRIL has the indicator kernel and starts untrained.
     """
     given = {"rounds": 4, "round_steps": 12, "frequency": 12, "random_steps": 0, "batch_size": 2048}
-    given |= {"obs_scaling": "none"} | ({"kernel": "indicator"} if make is us.adril else {})
+    given |= {"obs_scaling": "none"}
+    if make is us.adril:
+        given |= {"kernel": "indicator", "balanced": False, "clone_steps": 0, "bandwidth": 1.0, "features": 512}
     return make(**given | settings, sac=RecordingSAC(hidden=(4,), discount=0.9))
 
 

@@ -2,7 +2,7 @@
 
 The runs released with the paper used four components that its text does not mention (`RELEASED`). The preset `paper` is
 trained with all of them, with none, with each alone, with each removed, and with the two that matter most, on the
-indicator kernel of those runs. The default settings are trained whole and without each of their parts.
+indicator kernel of those runs. The preset `plain` is trained whole and without each of its parts.
 `understudy reproduce ablation` runs it.
 """
 
@@ -38,7 +38,7 @@ RELEASED = {
 }
 """The four components of the released runs: setting → label in the figure."""
 PARTS: dict[str, dict[str, Any]] = {
-    "default": {},
+    "plain": {},
     "indicator kernel": {"kernel": "indicator"},
     "initial temperature 1": {"sac": {"initial_temperature": 1.0}},
     "no averaging": {"average_rounds": 0.0},
@@ -46,8 +46,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "no absorbing states": {"absorbing": False},
     "truncation as termination": {"truncation_is_terminal": True},
 }
-"""Label in the figure → settings that differ from the default."""
-PANELS = ("default, without one part", "recipe, one component alone", "recipe, one component removed")
+"""Label in the figure → settings that differ from the preset `plain`."""
+PANELS = ("plain, without one part", "recipe, one component alone", "recipe, one component removed")
 TRAJECTORIES = 20
 STEPS = 300_000
 EPISODE_COLUMNS = [*figure_studies.IDENTITY, "expert_return", *FIELDS]
@@ -65,7 +65,7 @@ TWO = disable("restart_lr_schedule", "truncation_is_terminal")
 
 def comparison_learners() -> list[Entry]:
     """All learners of the comparison."""
-    settings = [("default", changes) for changes in PARTS.values()]
+    settings = [("plain", changes) for changes in PARTS.values()]
     settings += [("paper", disable()), ("paper", disable(*RELEASED))]
     settings += [("paper", disable(*(other for other in RELEASED if other != name))) for name in RELEASED]
     settings += [("paper", disable(name)) for name in RELEASED]
@@ -219,7 +219,7 @@ def _panels(curves: Sequence[Curve]) -> list[dict[str, tuple[str, Curve]]]:
     alone = {label: disable(*(other for other in RELEASED if other != name)) for name, label in RELEASED.items()}
     alone["random exploration and resets"] = TWO
     removed = {f"without {label}": disable(name) for name, label in RELEASED.items()}
-    return [select("default", PARTS), select("paper", ends | alone), select("paper", ends | removed)]
+    return [select("plain", PARTS), select("paper", ends | alone), select("paper", ends | removed)]
 
 
 def _print_returns(curves: Sequence[Curve]) -> None:

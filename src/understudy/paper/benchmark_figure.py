@@ -25,10 +25,12 @@ LEVELS = np.linspace(0.0, 1.2, 121)
 
 
 def draw(learners: Sequence[Learner], path: Path) -> None:
-    """Draw the learners that have returned policies."""
-    shown = [learner for learner in learners if learner.scores]
+    """Draw the learners that have returned policies or evaluations during training."""
+    shown = [learner for learner in learners if learner.scores or learner.trained]
     counts = sorted({learner.count for learner in shown})
-    tasks = [name for name in benchmark_tasks() if any(name in learner.scores for learner in shown)]
+    tasks = [
+        name for name in benchmark_tasks() if any(name in {*learner.scores, *learner.trained} for learner in shown)
+    ]
     shown = [replace(learner, name=label) for learner, label in zip(shown, _labels(shown), strict=True)]
     names = list(dict.fromkeys(learner.name for learner in shown))
     colors = {name: drawing.LINES[index % len(drawing.LINES)] for index, name in enumerate(names)}
@@ -71,6 +73,8 @@ def _draw_task(axis: Any, task: str, learners: Sequence[Learner], colors: dict[s
             axis.axhline(curve.expert, color=drawing.EXPERT, linewidth=1.2, linestyle="--", label="the expert")
     axis.set(xlabel="environment steps", ylabel="return")
     label_thousands(axis)
+    if not any(task in learner.trained for learner in learners):
+        axis.set_xticks([])
 
 
 def profile(learner: Learner) -> np.ndarray:
@@ -80,7 +84,7 @@ def profile(learner: Learner) -> np.ndarray:
 
 
 def _draw_profile(axis: Any, learners: Sequence[Learner], colors: dict[str, str]) -> None:
-    for learner in learners:
+    for learner in (learner for learner in learners if learner.scores):
         axis.plot(LEVELS, profile(learner), color=colors[learner.name], label=learner.name, linewidth=1.8)
     axis.set(title="performance profile", xlabel="return over expert", ylabel="share of runs", ylim=(-0.02, 1.02))
     axis.spines[["top", "right"]].set_visible(False)

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+
 from understudy.core import display
 from understudy.core.errors import NeedsError
 from understudy.core.options import Path_, default
@@ -22,13 +24,17 @@ from understudy.game import DEFAULT
 from understudy.paper import figure_studies
 from understudy.paper.benchmark import OUT, benchmark_study, benchmark_tasks, results_file
 from understudy.paper.benchmark_published import PUBLISHED, SOURCES
-from understudy.studies.curves import Curve, learner_name, read_curves, read_levels
+from understudy.studies.curves import LAST, Curve, learner_name, read_curves, read_levels
 from understudy.studies.records import ENV_STEPS
 
 CAPTION = (
     "Return of the returned policy over the expert's return: mean ± 95% interval (Student's t over seeds). Worst seed: "
     "the lowest of any task. IQM: over the runs of all tasks, [95% interval] (bootstrap over runs). Minutes: training "
     "of the programs that the runs belong to, summed over tasks; a program has all seeds and numbers of demonstrations"
+)
+TRAINING = (
+    f"During training: mean return over the expert's return of the last {LAST} evaluations, over seeds; in brackets "
+    "the lowest of these evaluations of any seed; and the environment steps so far"
 )
 THEIRS = "Published results of others, with other experts and other protocols"
 NOTHING = "not measured yet"
@@ -52,6 +58,11 @@ class Learner:
                 returns[task], experts[task] = [curve.final[seed] for seed in sorted(curve.final)], curve.expert
         scaled = expert_normalised(returns, experts) if returns else {}
         return dict(scaled) if isinstance(scaled, dict) else {}
+
+    @property
+    def trained(self) -> list[str]:
+        """The tasks with evaluations during training."""
+        return [task for task, curve in self.curves.items() if curve.seeds and curve.expert]
 
     @property
     def iqm(self) -> Estimate | None:
@@ -104,6 +115,28 @@ def table_rows(learners: Sequence[Learner]) -> list[list[str]]:
     return rows
 
 
+def training_rows(learners: Sequence[Learner]) -> list[list[str]]:
+    """A row for each learner that was evaluated during training: how it ended there, finished or not."""
+    return [
+        [
+            learner.name,
+            str(learner.count),
+            *(_ending(learner.curves[task]) if task in learner.trained else "" for task in benchmark_tasks()),
+        ]
+        for learner in learners
+        if learner.trained
+    ]
+
+
+def _ending(curve: Curve) -> str:
+    """The last evaluations over the expert's return: mean over seeds, lowest of a seed, and the steps so far."""
+    assert curve.expert is not None
+    last = list(curve.returns.values())[-LAST:]
+    lowest = min(float(values.min()) for values in last)
+    mean = float(np.mean([values.mean() for values in last]))
+    return f"{_number(mean / curve.expert)} ({_number(lowest / curve.expert)}) at {max(curve.returns) / 1000:.0f}k"
+
+
 def missing(learners: Sequence[Learner]) -> list[str]:
     """What is missing of the full benchmark, a line for each learner: tasks and numbers of demonstrations."""
     study, tasks = benchmark_study(), benchmark_tasks()
@@ -151,15 +184,18 @@ def report_command(results: str = OUT, out: Annotated[Path_, default("RESULTS/be
     from understudy.paper.benchmark_figure import draw
 
     learners = read_learners(results)
-    if not any(learner.scores for learner in learners):
-        raise NeedsError(
-            f"'{results}' has no file benchmark-ENV.csv with returned policies: `understudy benchmark run`"
-        )
+    if not any(learner.scores or learner.trained for learner in learners):
+        raise NeedsError(f"'{results}' has no file benchmark-ENV.csv with returns: `understudy benchmark run`")
     path = Path(out or Path(results) / "benchmark.png")
     check_file_path(path)
     display.show(_aligned(header()), table_rows(learners))
+    print(f"\n{CAPTION}.")
+    trained = training_rows(learners)
+    if trained:
+        print(f"\n{TRAINING}")
+        display.show(_aligned(["learner", "demonstrations", *benchmark_tasks()]), trained)
     headers, rows = published_table(full=False)
-    print(f"\n{CAPTION}.\n\n{THEIRS}: return over that of their expert")
+    print(f"\n{THEIRS}: return over that of their expert")
     display.show(_aligned(headers), rows)
     for name, source in SOURCES.items():
         print(f"{name}: {source.citation}. {source.protocol}.")

@@ -20,6 +20,7 @@ from understudy.core.options import Path_
 from understudy.core.statistics import Sample
 from understudy.data import Demonstrations
 from understudy.evaluation import drawing
+from understudy.game import DEFAULT
 from understudy.paper import figure_studies
 from understudy.paper.formatting import with_error
 from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
@@ -41,6 +42,8 @@ ROUND_STEPS, BATCH_SIZE, HIDDEN = 1024, 128, (64, 64)
 """Small, because CartPole is. All other settings are the defaults."""
 LABELS = "indicator"
 """The kernel whose rewards are labels."""
+PRESETS = {"adril": "plain"}
+"""The preset of an algorithm, if it is not the default."""
 TICKS = (10, 20, 50, 100, 200, 500)
 LEARNERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("adril", {"balanced": False, "average_rounds": 0.0}),
@@ -134,7 +137,11 @@ def learners(steps: int) -> list[Entry]:
     for algorithm, own in LEARNERS:
         for absorbing in (True, False):
             settings = {"absorbing": absorbing, **own, **small, "soft_q": {"hidden": HIDDEN}}
-            entries.append(Entry(algorithm, settings=settings, label=_label(_name(algorithm, own), absorbing)))
+            entries.append(
+                Entry(
+                    algorithm, PRESETS.get(algorithm, DEFAULT), settings, label=_label(_name(algorithm, own), absorbing)
+                )
+            )
     return entries
 
 

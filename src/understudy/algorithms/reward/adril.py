@@ -61,8 +61,9 @@ The default differs from the preset `paper`, which has the settings of Table 10 
     sac.cloning_weight         0.5           0            and stays near one where data are
     sac.critic_warmup          5,000         0            until the critics know something
     sac.layer_norm             True          False        values far from the data stay bounded
-    sac.lr, discount, tau      3e-4, 0.99,   7.3e-4, 0.98,    the usual values of SAC
-                               0.005         0.02
+    sac.lr                     3e-4          7.3e-4       this and the next two: the usual values of SAC
+    sac.discount               0.99          0.98
+    sac.tau                    0.005         0.02
     sac.initial_temperature    0.01          1
     sac.bound_values           True          False        no true value is above the bound
     average_rounds             5             0            the last policy is returned

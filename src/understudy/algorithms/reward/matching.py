@@ -141,6 +141,7 @@ class RewardMatching(Algorithm):
         check_kind(SoftQ, soft_q=self.soft_q)
         check_whole(2 if self.balanced else 1, batch_size=self.batch_size)
         check_positive(loss_limit=self.loss_limit)
+        check_whole(0, clone_steps=self.clone_steps)
         check_not_negative(average_rounds=self.average_rounds)
         check_scaling(self.obs_scaling)
         if self.delta is not None:
