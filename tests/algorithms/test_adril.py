@@ -145,7 +145,7 @@ def three_rounds(demos, data):
 
 
 def sums_of(features, steps, absorbing=0.0):
-    return Sums(jnp.asarray(features), jnp.asarray(float(steps)), jnp.asarray(float(absorbing)))
+    return Sums(jnp.asarray(features), side(float(steps), 0.0, float(absorbing)))
 
 
 def counts_of_rounds():
@@ -155,7 +155,7 @@ def counts_of_rounds():
 def test_f_of_a_gaussian_kernel_is_the_mean_of_functional_gradients(data, three_rounds):
     """On many sampled points, and exactly on all points."""
     state, steps, given = three_rounds
-    algorithm = us.adril(kernel="gaussian", points=20_000, unit_norm=False)
+    algorithm = us.adril(kernel="gaussian", points=20_000, unit_norm=False, absorbing_kernel="one")
     moments = algorithm.next_moments(state, given, counts_of_rounds(), jax.random.key(0))
     at = state.kernel.points(steps)[::5]
     wanted = -gradients(state.kernel, data, steps, 3, at).mean(0)
@@ -206,10 +206,10 @@ def test_a_round_counts_as_a_power_of_its_number(three_rounds, power):
     rounds = phi[:36].reshape(3, 12, -1).sum(1)
     np.testing.assert_allclose(learner.earlier.features, weights @ rounds, atol=1e-3)
     np.testing.assert_allclose(learner.current.features, phi[36:42].sum(0), atol=1e-4)
-    np.testing.assert_allclose(learner.earlier.steps, 12 * weights.sum(), rtol=1e-5)
-    np.testing.assert_allclose(learner.earlier.absorbing_steps, (HORIZON - 5) * weights[1], rtol=1e-5)
+    np.testing.assert_allclose(learner.earlier.counts.steps, 12 * weights.sum(), rtol=1e-5)
+    np.testing.assert_allclose(learner.earlier.counts.absorbing_steps, (HORIZON - 5) * weights[1], rtol=1e-5)
     share = (HORIZON - 5) * weights[1] / (12 * weights.sum() + (HORIZON - 5) * weights[1])
-    np.testing.assert_allclose(learner.earlier.absorbing_share, share, rtol=1e-5)
+    np.testing.assert_allclose(learner.earlier.counts.absorbing_share, share, rtol=1e-5)
 
 
 def test_f_by_features_includes_steps_that_the_buffer_has_overwritten(data, three_rounds):
@@ -247,7 +247,7 @@ def test_the_absorbing_reward_of_a_gaussian_kernel_is_the_difference_of_shares(t
     points = state.kernel.points(given.demonstrations.steps)
     for kernel in ("features", "gaussian"):
         for own in ("one", "mean"):
-            algorithm = us.adril(kernel=kernel, absorbing_kernel=own, unit_norm=False, points=5000)
+            algorithm = us.adril(kernel=kernel, absorbing_kernel=own, unit_norm=False, points=2000)
             moments = algorithm.next_moments(state._replace(learner=learner), given, counts, jax.random.key(0))
             scale = 1.0 if own == "one" else float(state.kernel(points, points)[:34, :34].mean())
             expected = scale * (6 / 40 - 9 / 33)

@@ -82,7 +82,7 @@ def _uniform(key: Key[Array, ""], sizes: tuple[int, ...]) -> tuple[tuple[Array, 
 class NormedMLP(eqx.Module):
     """An MLP with ReLU and layer normalization, for critics: x ↦ W_k relu(N(... relu(N(W_1 x + b_1)) ...)) + b_k.
 
-    N(h) = (h − mean h) / std h, without parameters of its own.
+    N(h) = (h − mean h) / √(var h + 1e-5), without parameters of its own.
     """
 
     net: MLP
@@ -92,7 +92,9 @@ class NormedMLP(eqx.Module):
         if net.input_indices is not None:
             x = x[..., jnp.asarray(net.input_indices)]
         for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
-            x = jax.nn.relu(jax.nn.standardize(x @ weight + bias, axis=-1))
+            hidden = x @ weight + bias
+            hidden -= hidden.mean(-1, keepdims=True)
+            x = jax.nn.relu(hidden / jnp.sqrt(jnp.square(hidden).mean(-1, keepdims=True) + 1e-5))
         return net.output(x)
 
 

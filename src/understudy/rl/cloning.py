@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.policies.gaussian import Gaussian, Squashed
+from understudy.policies.gaussian import Gaussian, Squashed, StateDependent
 from understudy.rl.base import Batch
 
 LR, WEIGHT_DECAY = 1e-3, 0.01
@@ -30,13 +30,11 @@ def cloning_error(actor: Squashed, batch: Batch) -> Float[Array, ""]:
 def clone(
     actor: Squashed, sample: Callable[[Key[Array, ""]], Batch], steps: int, entropy: float | Array, key: Key[Array, ""]
 ) -> Squashed:
-    """The policy after gradient steps on the cloning error. Its noise has about the given entropy in every state.
+    """The policy after gradient steps on the cloning error. `sample` draws a batch of demonstrated steps.
 
-    `sample` draws a batch of demonstrated steps.
+    A Gaussian then has noise of the given entropy in every state; state-dependent noise stays as it is.
     """
     adam = optax.adamw(LR, weight_decay=WEIGHT_DECAY)
-    if isinstance(actor, Gaussian):
-        actor = _with_entropy(actor, entropy)
 
     def step(carry: tuple[Squashed, Any], k: Key[Array, ""]) -> tuple[tuple[Squashed, Any], None]:
         actor, memory = carry
@@ -44,8 +42,11 @@ def clone(
         updates, memory = adam.update(gradient, memory, actor)
         return (eqx.apply_updates(actor, updates), memory), None
 
-    (actor, _), _ = jax.lax.scan(step, (actor, adam.init(actor)), jax.random.split(key, steps))
-    return actor
+    (cloned, _), _ = jax.lax.scan(step, (actor, adam.init(actor)), jax.random.split(key, steps))
+    if isinstance(cloned, Gaussian):
+        return _with_entropy(cloned, entropy)
+    assert isinstance(actor, StateDependent)
+    return eqx.tree_at(lambda a: a.log_std, cloned, actor.log_std)  # weight decay has moved it
 
 
 def _with_entropy(actor: Gaussian, entropy: float | Array) -> Gaussian:

@@ -18,10 +18,11 @@ Reference: Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (201
 paper, in the order and with the initialisation of Stable-Baselines3.
 
 C(π) is the cloning error on the minibatch's demonstrated steps (`rl.cloning`), q̄ the mean of |Q|, so that λ, 0 by
-default, does not depend on the size of rewards. It keeps the policy where demonstrations are while the critics are
-still wrong there. The first `critic_warmup` gradient steps are lines 1, 2 and 5 alone: a policy that starts as a clone
-is not moved by critics that have learned nothing. With `layer_norm` the critics normalize their hidden layers, which
-bounds their values far from the data (Ball et al., "Efficient Online Reinforcement Learning with Offline Data", 2023).
+default, does not depend on the unit of rewards. It pulls the policy towards the demonstrated actions. The first
+`critic_warmup` gradient steps, but at most a tenth of training, are lines 1, 2 and 5 alone: a policy that starts as a
+clone is not moved by critics that have learned nothing. With `layer_norm` the critics normalize their hidden layers,
+which bounds their values far from the data (Ball et al., "Efficient Online Reinforcement Learning with Offline Data",
+2023).
 
 With `bound_values` the value of the next state in line 1 is at most what the rewards allow, B + α d log 2 / (1 − γ): B
 bounds the discounted sum of rewards, if the caller knows it (`Batch.value_bound`), and d log 2 is the largest entropy
@@ -61,6 +62,9 @@ from understudy.policies.networks import MLP, NormedMLP
 from understudy.rl.base import Batch, Experience, RLPlayer
 from understudy.rl.cloning import clone, cloning_error
 from understudy.rl.updates import LR_SCHEDULES, LrSchedule, check_continuous, descend, learning_rate, twins
+
+WARMUP_SHARE = 0.1
+"""The largest share of training in which the critics learn alone."""
 
 
 class SACState(NamedTuple):
@@ -105,7 +109,7 @@ class SAC(RLPlayer):
     cloning_weight: float = 0.0
     """Weight λ of the cloning error on demonstrated steps in the policy's loss, relative to the mean of |Q|."""
     critic_warmup: int = eqx.field(static=True, default=0)
-    """Gradient steps of the critics alone, before policy and temperature learn."""
+    """Gradient steps of the critics alone, before policy and temperature learn; at most a tenth of training."""
     sde: bool = eqx.field(static=True, default=False)
     """Use state-dependent exploration (gSDE)."""
     sde_steps: int = eqx.field(static=True, default=64)
@@ -165,15 +169,18 @@ class SAC(RLPlayer):
 
         def step(state: SACState, keys: Key[Array, " 2"]) -> tuple[SACState, dict[str, Float[Array, ""]]]:
             batch = sample(keys[0])
-            return self.step(state, batch, jax.random.normal(keys[1], (2, *batch.act.shape)), lr)
+            return self.step(state, batch, jax.random.normal(keys[1], (2, *batch.act.shape)), lr, progress)
 
         state, metrics = jax.lax.scan(step, state, jax.random.split(key, (self.gradient_steps, 2)))
         return state, {name: values.mean() for name, values in metrics.items()}
 
     def step(
-        self, state: SACState, batch: Batch, noise: Float[Array, "2 n act"], lr: float | Array
+        self, state: SACState, batch: Batch, noise: Float[Array, "2 n act"], lr: float | Array, share: float | Array
     ) -> tuple[SACState, dict[str, Float[Array, ""]]]:
-        """One gradient step of policy, critics and temperature. `noise` makes the actions at s and at s'."""
+        """One gradient step of policy, critics and temperature. `noise` makes the actions at s and at s'.
+
+        `share` is the share of training that is over.
+        """
         adam = optax.adam(lr)
         temperature = jnp.exp(state.log_temperature) if self.temperature is None else jnp.asarray(self.temperature)
         y = target(  # line 1
@@ -192,8 +199,9 @@ class SAC(RLPlayer):
         if self.critic_warmup:
             old = state.actor, state.actor_opt_state, state.log_temperature, state.temperature_opt_state
             new = actor, actor_opt_state, log_temperature, temperature_opt_state
+            warms_up = (state.steps < self.critic_warmup) & (share <= WARMUP_SHARE)
             actor, actor_opt_state, log_temperature, temperature_opt_state = jax.tree.map(
-                lambda o, n: jnp.where(state.steps < self.critic_warmup, o, n), old, new
+                lambda o, n: jnp.where(warms_up, o, n), old, new
             )
         targets = optax.incremental_update(critics, state.targets, self.tau)  # line 5
         metrics = {
@@ -220,7 +228,7 @@ class SAC(RLPlayer):
     def clone(
         self, state: SACState, sample: Callable[[Key[Array, ""]], Batch], steps: int, key: Key[Array, ""]
     ) -> SACState:
-        """The state whose policy is a clone of the steps that `sample` draws, with the target entropy."""
+        """The state whose policy is a clone of the steps that `sample` draws; a Gaussian has the target entropy."""
         act = jax.eval_shape(sample, key).act
         return state._replace(actor=clone(state.actor, sample, steps, self._entropy(act.shape[-1]), key))
 

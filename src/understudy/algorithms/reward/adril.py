@@ -22,19 +22,21 @@ negatively if they are similar to earlier steps of the learner. With random feat
 
     −f(x) = w · φ(x),        w = (1 − ρ_E) E_{D_E} φ − (1 − ρ_π) E_{D_π} φ
 
-A sharp kernel tells the expert's steps from their centre, where a wide one pays a learner that stands still, so h is
-half of the median distance. The absorbing state is one point, and its kernel with itself is only as large as the mean
-kernel between demonstrated steps: dying is then worse than acting unlike the expert, but not by so much that the
-learner does nothing else than stay alive. Round k counts k² times as much as round 1 (`averages`), because the first
-rounds, in which episodes end early, would otherwise decide f for a long time. And f has norm 1: the best response in
-the unit ball to the mean gradient, ⟨f, g⟩ largest, is g / ‖g‖, and rewards keep their size while π nears the expert.
+A wide kernel pays most at the centre of the expert's states, where a learner can stand still. So h is half of the
+median distance. The kernel of the absorbing state with itself is the mean kernel between demonstrated steps, not 1.
+With 1, the reward for staying alive is so much larger than that for acting like the expert that the learner does little
+else. Round k counts k² times as much as round 1 (`averages`), because the first rounds, in which episodes end early,
+would otherwise decide f for a long time. And f has norm 1: of all f with norm at most 1, g / ‖g‖ has the largest ⟨f,
+g⟩, where g is the mean gradient. So rewards keep their size while π nears the expert; then f is mostly the sampling
+error of the demonstrations.
 
-The policy starts as a clone, the critics learn before it moves, and its loss keeps a cloning term (`rl.sac`). So it
-matches off-Q moments where it begins, and reward moments in all. Half of each minibatch is demonstrated, with the
-rewards of f. The initial temperature α is 0.01 instead of 1, so that the initial value of entropy, α H / (1 − γ), does
-not dominate the value of f. A best response changes whenever f does, so the returned policy is a moving average of the
-acting policies, π̄ ← π̄ + ν (π − π̄). docs/stability.md has what each part does. kernel="gaussian" is exact, on a sample
-of `points` steps of each side. The preset `plain` has neither the kernel's changes nor cloning: it was the default.
+The policy starts as a clone, the critics learn before it moves, and its loss keeps a cloning term (`rl.sac`). So at the
+start it matches the expert's actions in demonstrated states (off-Q moments), then also the states (reward moments).
+Half of each minibatch is demonstrated, with the rewards of f. The initial temperature α is 0.01 instead of 1, so that
+the initial value of entropy, α H / (1 − γ), does not dominate the value of f. A best response changes whenever f does,
+so the returned policy is a moving average of the acting policies, π̄ ← π̄ + ν (π − π̄). docs/stability.md has what each
+part does. The preset `plain`, the default before, has none of these but the low temperature and the average.
+kernel="gaussian" is exact, on a sample of `points` steps of each side.
 
 The paper's runs use the indicator kernel, on data where no state repeats. Then −f is 1/N_E on a demonstrated step (N_E
 trajectories), −1/N_π on a step of an earlier round (N_π trajectories so far), and 0 on the steps of this round. Steps
@@ -47,10 +49,12 @@ in the supplement. The RL player is soft actor-critic, or soft Q-learning for di
 Deviations: MaxEntRL continues from the last policy, with some environment and gradient steps per round, as in the
 paper's runs. Stopping and selection use a Gaussian-kernel payoff on held-out demonstrations (`reward.payoff`), since
 the payoff of the indicator kernel is constant. With Gaussian kernels, means are over steps instead of sums over a
-trajectory, and f is divided by its norm. The cloning term changes the policy's best response, not the game: at weight λ
-it is the best response to f plus a multiple of the off-Q loss. The paper's theory averages the policies of all rounds
-with equal weights, not their networks' weights. With a Gaussian kernel the reward of the absorbing state is 0 until the
-learner has completed a round.
+trajectory. Round weights k² and the smaller kernel of the absorbing state change f; its norm changes only the size of
+rewards, and so the temperature that belongs to a target entropy. These settings (`bandwidth`, `features`, `recency`,
+`unit_norm`, `absorbing_kernel`) do nothing in `paper`, whose kernel is the indicator. The cloning term changes the
+policy's best response, not the game: at weight λ it is the best response to f plus a multiple of the off-Q loss. The
+paper's theory averages the policies of all rounds with equal weights, not their networks' weights. With a Gaussian
+kernel the reward of the absorbing state is 0 until the learner has completed a round.
 
 The default differs from the preset `paper`, which has the settings of Table 10 and of the released runs, in
 
@@ -79,6 +83,7 @@ code the steps of the previous round also have reward 0, and the learning rate o
 negative; here it is 0.)
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -87,6 +92,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from understudy.algorithms.reward.averages import mean_features
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments
 from understudy.algorithms.reward.payoff import NUM_FEATURES
@@ -155,7 +161,11 @@ class AdRIL(RewardMatching):
         "plain": PLAIN_SETTINGS,
         QUICK: {**QUICK_PLAYERS, "sac": replace(DEFAULT_SAC, hidden=(64, 64)), "rounds": 30},
     }
-    small: ClassVar[dict[str, Any]] = SMALL
+    small: ClassVar[dict[str, Any]] = {
+        **SMALL,
+        "features": 64,
+        "sac": replace(DEFAULT_SAC, hidden=(8,), gradient_steps=2, critic_warmup=1),
+    }
 
     kernel: Kernel = eqx.field(static=True, default="features")
     """features: Gaussian, random features of all steps; gaussian: exact, on a sample of steps; indicator: labels."""
@@ -214,14 +224,12 @@ class AdRIL(RewardMatching):
         return GaussianKernel.fit(key, spec, demonstrations, self.features, self.bandwidth)
 
     def _feature_moments(self, state: RewardState, data: RoundData, counts: Counts) -> "FeatureMoments":
-        features = state.kernel.features(state.kernel.points(data.demonstrations.steps))
-        expert = jnp.where(data.demonstrations.mask[:, None], features, 0).sum(0) / data.demonstrations.size
-        learner = state.learner.earlier
+        expert, learner = mean_features(state.kernel, data.demonstrations), state.learner.earlier
         weights = (1 - counts.expert.absorbing_share) * expert - learner.mean
-        absorbing = counts.expert.absorbing_share - learner.absorbing_share
+        absorbing = counts.expert.absorbing_share - learner.counts.absorbing_share
         # In the first round the learner's share is unknown, not 0.
-        absorbing = jnp.where(learner.steps > 0, absorbing, 0.0)
-        return FeatureMoments(state.kernel, *self._scaled(absorbing, weights, weights @ weights, expert @ expert))
+        absorbing = jnp.where(learner.counts.steps > 0, absorbing, 0.0)
+        return FeatureMoments(state.kernel, *self._scaled(absorbing, weights, jnp.dot, expert))
 
     def _point_moments(
         self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]
@@ -237,22 +245,33 @@ class AdRIL(RewardMatching):
         weights = jnp.concatenate([expert_weights, learner_weights])
         absorbing = counts.expert.absorbing_share - counts.earlier.absorbing_share
         absorbing = jnp.where(counts.earlier.steps > 0, absorbing, 0.0)  # in the first round it is unknown, not 0
-        between = state.kernel(points, points)
-        own = between[: self.points, : self.points].mean()
-        absorbing, weights = self._scaled(absorbing, weights, weights @ between @ weights, own)
-        return PointMoments(state.kernel, absorbing, points, weights)
+        uniform = jnp.where(jnp.arange(2 * self.points) < self.points, 1 / self.points, 0.0)
+
+        def inner(a: Array, b: Array) -> Float[Array, ""]:
+            return a @ state.kernel.weighted_sums(points, points, b)
+
+        return PointMoments(state.kernel, *self._scaled(absorbing, weights, inner, uniform, points))
 
     def _scaled(
-        self, absorbing: Float[Array, ""], weights: Array, squared_norm: Float[Array, ""], own: Float[Array, ""]
-    ) -> tuple[Float[Array, ""], Array]:
-        """−f in the absorbing state, and its weights elsewhere, over the norm of f.
+        self,
+        absorbing: Float[Array, ""],
+        weights: Array,
+        inner: Callable[[Array, Array], Float[Array, ""]],
+        expert: Array,
+        *points: Array,
+    ) -> tuple[Array, ...]:
+        """−f in the absorbing state and its weights elsewhere, over the norm of f; `points` come between them.
 
-        `absorbing` is the difference of the shares of time there, and `own` the mean kernel between the expert's steps.
+        `absorbing` is the difference of the shares of time there. `inner` is the inner product of two functions by
+        their weights, and `expert` are those of the expert's mean: its square is the mean kernel between its steps.
         """
-        kernel = own if self.absorbing_kernel == "mean" else jnp.ones(())
-        norm = jnp.sqrt(squared_norm + kernel * jnp.square(absorbing)) if self.unit_norm else jnp.ones(())
-        norm = jnp.maximum(norm, 1e-6)
-        return kernel * absorbing / norm, weights / norm
+        kernel = inner(expert, expert) if self.absorbing_kernel == "mean" else jnp.ones(())
+        absorbing = absorbing if self.absorbing else jnp.zeros(())
+        norm = jnp.ones(())
+        if self.unit_norm:
+            squared = inner(weights, weights) + kernel * jnp.square(absorbing)
+            norm = jnp.sqrt(jnp.maximum(squared, 1e-12))  # rounding makes a square negative
+        return kernel * absorbing / norm, *points, weights / norm
 
 
 class _KernelMoments(RewardMoments):
