@@ -22,7 +22,7 @@ SHORT = {
     "study report": ["--no-clips"],
 }
 """Options that shorten the commands of the pages."""
-NOT_RUN = ("reproduce", "--ray", "--resume", "console")
+NOT_RUN = ("reproduce", "benchmark", "--ray", "--resume", "console")
 """Commands of the pages that take hours, a cluster, a person, or a run that was interrupted."""
 FRAGMENTS = ("CONTRIBUTING.md",)
 """Pages whose Python blocks are parts of a file."""

@@ -188,6 +188,6 @@ def test_defaults_depend_on_the_player():
         made = _algorithm(player, steps, None, None, 256, None, None, None, False, 0)
         return made.envs, made.frequency, made.random_steps, made.buffer_size, made.rounds, made.round_steps
 
-    assert settings(us.rl.SAC(), 20_000) == (1, 64, 1000, None, 21, 15 * 64)
-    assert settings(us.rl.SoftQ(gradient_steps=8), 1_000) == (1, 8, 100, None, 21, 48)
-    assert settings(us.rl.PPO(), 100_000) == (8, 2048, 0, 2048, 25, 4096)
+    assert settings(us.rl.SAC(), 20_000) == (1, 64, 1000, None, 53, 6 * 64)
+    assert settings(us.rl.SoftQ(gradient_steps=8), 1_000) == (1, 8, 100, None, 63, 16)
+    assert settings(us.rl.PPO(), 100_000) == (8, 2048, 0, 2048, 49, 2048)

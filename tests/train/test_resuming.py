@@ -240,9 +240,8 @@ def test_with_staleness_1_workers_do_not_change_the_policies(cartpole_demos, sta
     assert_same(train_cartpole(cartpole_demos, 1, staleness=1), stale_without_workers)
 
 
-def test_staleness_changes_the_policies_after_the_first_round(without_workers, stale_without_workers):
+def test_staleness_changes_the_policies(without_workers, stale_without_workers):
     fresh, stale = (result.metrics["critic_loss"] for result in (without_workers, stale_without_workers))
-    np.testing.assert_array_equal(stale[:, 0], fresh[:, 0])
     assert not np.array_equal(stale[:, 1:], fresh[:, 1:])
 
 

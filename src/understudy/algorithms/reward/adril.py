@@ -161,11 +161,8 @@ class AdRIL(RewardMatching):
         "plain": PLAIN_SETTINGS,
         QUICK: {**QUICK_PLAYERS, "sac": replace(DEFAULT_SAC, hidden=(64, 64)), "rounds": 30},
     }
-    small: ClassVar[dict[str, Any]] = {
-        **SMALL,
-        "features": 64,
-        "sac": replace(DEFAULT_SAC, hidden=(8,), gradient_steps=2, critic_warmup=1),
-    }
+    small: ClassVar[dict[str, Any]] = SMALL
+    learning: ClassVar[dict[str, Any]] = {name: value for name, value in PLAIN_SETTINGS.items() if name != "sac"}
 
     kernel: Kernel = eqx.field(static=True, default="features")
     """features: Gaussian, random features of all steps; gaussian: exact, on a sample of steps; indicator: labels."""

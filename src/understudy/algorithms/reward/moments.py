@@ -86,7 +86,7 @@ class Labels(RewardMoments):
         return jnp.maximum(jnp.abs(self.expert), jnp.abs(self.earlier))
 
 
-def count_steps(steps: Transition, mask: Bool[Array, " n"], horizon: Int[Array, ""] | int) -> SideCounts:
+def count_steps(steps: Transition, mask: Bool[Array, "..."], horizon: Int[Array, ""] | int) -> SideCounts:
     """Counts over the steps in `mask`. If no episode has ended among them, episodes = steps / horizon."""
     last, terminal = mask & steps.last, mask & steps.terminal
     remaining = jnp.where(terminal, horizon - 1 - steps.t, 0)
