@@ -234,7 +234,8 @@ def demonstrated():
 
 
 LEARNER = partial(
-    us.adril,
+    us.adril.preset,
+    "plain",  # the default clips observations, so that a fault would not reach the critics
     rounds=4,
     round_steps=16,
     frequency=8,
@@ -242,7 +243,6 @@ LEARNER = partial(
     buffer_size=40,
     batch_size=8,
     random_steps=4,
-    obs_scaling="scale",  # standardized observations are clipped, so that a fault would not reach the critics
     soft_q=us.rl.SoftQ(hidden=(8,), gradient_steps=2),
 )
 SEEDS, CHANCE = 4, 0.02
