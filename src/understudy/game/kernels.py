@@ -75,7 +75,7 @@ class GaussianKernel(eqx.Module):
         return jnp.exp(-squared_distances(x, y) / (2 * self.bandwidth**2))
 
     def weighted_sums(self, x: Float[Array, "n d"], y: Float[Array, "m d"], weights: Float[Array, " m"]) -> Array:
-        """Σ_j k(x_i, y_j) w_j for each x_i, a row at a time where (n, m) would not fit into memory."""
+        """Σ_j k(x_i, y_j) w_j for each x_i, in blocks: all of (n, m) may not fit into memory."""
         return jax.lax.map(lambda row: self(row[None], y)[0] @ weights, x, batch_size=512)
 
 
