@@ -24,7 +24,7 @@ from support.reward import (
     side,
 )
 from understudy.algorithms.reward.adril import RELEASED_SETTINGS, FeatureMoments, PointMoments
-from understudy.algorithms.reward.averages import LearnerAverage, Sums
+from understudy.algorithms.reward.averages import Sums
 from understudy.algorithms.reward.moments import Counts, Labels, count_expert_steps, count_steps
 from understudy.core.errors import SettingError, UnknownNameError
 from understudy.core.types import Dataset, RoundData
@@ -148,6 +148,12 @@ def sums_of(features, steps, absorbing=0.0):
     return Sums(jnp.asarray(features), side(float(steps), 0.0, float(absorbing)))
 
 
+def with_sums(state, kernel, sums):
+    """The state whose f has these sums over all rounds but the last one."""
+    size = kernel.phases.shape[0]
+    return state._replace(kernel=kernel, moments=FeatureMoments(kernel, jnp.zeros(()), jnp.zeros(size), sums))
+
+
 def counts_of_rounds():
     return Counts(side(34, 4), side(36, 3), side(12, 1))
 
@@ -179,11 +185,9 @@ def test_f_with_more_features_approximates_the_mean_better(demos, data, three_ro
     errors = []
     for features in (64, 8192):
         kernel = FIT(jax.random.key(0), demos.spec, data, features)
-        before = kernel.features(kernel.points(steps))[:36].sum(0)
-        sums = LearnerAverage(sums_of(jnp.zeros(features), 0), sums_of(before, 36))
-        moments = us.adril(kernel="features", unit_norm=False, round_steps=12, frequency=12).next_moments(
-            state._replace(kernel=kernel, learner=sums), given, counts_of_rounds(), None
-        )
+        before = kernel.features(kernel.points(steps))[:24].sum(0)
+        algorithm = us.adril(kernel="features", recency=0.0, unit_norm=False, round_steps=12, frequency=12, rounds=4)
+        moments = algorithm.next_moments(with_sums(state, kernel, sums_of(before, 24)), given, counts_of_rounds(), None)
         assert isinstance(moments, FeatureMoments)
         errors.append(np.abs(moments.reward(jax.tree.map(lambda x: x[::5], steps)) - wanted).max())
     assert errors[1] < 0.03 < 0.2 * np.abs(wanted).max() + 0.03
@@ -192,34 +196,34 @@ def test_f_with_more_features_approximates_the_mean_better(demos, data, three_ro
 
 @pytest.mark.parametrize("power", [0.0, 2.0])
 def test_a_round_counts_as_a_power_of_its_number(three_rounds, power):
-    """Three rounds are over and one has begun; an episode of the second terminates after its fifth step."""
+    """Three rounds are over; an episode of the second terminates after its fifth step."""
     state, steps, _ = three_rounds
     steps = steps._replace(terminal=jnp.arange(len(steps.t)) == 16, t=jnp.full(len(steps.t), 4))
     phi = np.asarray(state.kernel.features(state.kernel.points(steps)))
-    learner = LearnerAverage.init(phi.shape[1])
-    for update in range(7):  # rounds of two updates, six steps each
-        chunk = jax.tree.map(lambda x, u=update: x[6 * u : 6 * u + 6][None], steps)
-        learner = learner.add(
-            state.kernel, chunk, jnp.asarray(HORIZON), jnp.asarray(update % 2 == 0), update // 2, power
-        )
+    learner = Sums.zero(phi.shape[1])
+    for number in range(4):  # round 0: nothing yet
+        chunk = jax.tree.map(lambda x, k=number: x[12 * max(k - 1, 0) : 12 * max(k, 1)], steps)
+        learner = learner.with_round(state.kernel, chunk, jnp.asarray(HORIZON), number, power)
     weights = np.arange(1, 4.0) ** power / 3**power  # relative to the newest round's
     rounds = phi[:36].reshape(3, 12, -1).sum(1)
-    np.testing.assert_allclose(learner.earlier.features, weights @ rounds, atol=1e-3)
-    np.testing.assert_allclose(learner.current.features, phi[36:42].sum(0), atol=1e-4)
-    np.testing.assert_allclose(learner.earlier.counts.steps, 12 * weights.sum(), rtol=1e-5)
-    np.testing.assert_allclose(learner.earlier.counts.absorbing_steps, (HORIZON - 5) * weights[1], rtol=1e-5)
+    np.testing.assert_allclose(learner.features, weights @ rounds, atol=1e-3)
+    np.testing.assert_allclose(learner.counts.steps, 12 * weights.sum(), rtol=1e-5)
+    np.testing.assert_allclose(learner.counts.absorbing_steps, (HORIZON - 5) * weights[1], rtol=1e-5)
     share = (HORIZON - 5) * weights[1] / (12 * weights.sum() + (HORIZON - 5) * weights[1])
-    np.testing.assert_allclose(learner.earlier.counts.absorbing_share, share, rtol=1e-5)
+    np.testing.assert_allclose(learner.counts.absorbing_share, share, rtol=1e-5)
 
 
 def test_f_by_features_includes_steps_that_the_buffer_has_overwritten(data, three_rounds):
-    """Only the last of three rounds is still in the buffer; the sums are over all three."""
+    """Two of three rounds are still in the buffer; the sums are over all three."""
     state, steps, given = three_rounds
     phi = state.kernel.features(state.kernel.points(steps))
-    learner = LearnerAverage(sums_of(jnp.zeros(phi.shape[1]), 0), sums_of(phi[:36].sum(0), 36))
-    algorithm = us.adril(kernel="features", unit_norm=False, round_steps=12, frequency=12, buffer_size=24, rounds=4)
+    before = with_sums(state, state.kernel, sums_of(phi[:24].sum(0), 24))
+    settings = {"recency": 0.0, "unit_norm": False, "round_steps": 12, "frequency": 12, "rounds": 4}
+    algorithm = us.adril(kernel="features", buffer_size=24, **settings)
+    ring = jax.tree.map(lambda x: jnp.concatenate([x[24:36], x[36:48]]), steps)  # rounds 3 and 4, in rows 0 to 23
+    given = given._replace(replay=given.replay._replace(steps=ring, size=jnp.asarray(24)))
     left = Counts(side(34, 4), side(12, 1), side(12, 1))
-    moments = algorithm.next_moments(state._replace(learner=learner), given, left, None)
+    moments = algorithm.next_moments(before, given, left, None)
     expert = state.kernel.features(state.kernel.points(data.steps)).mean(0)
     np.testing.assert_allclose(moments.weights, expert - phi[:36].mean(0), atol=1e-5)
 
@@ -243,19 +247,21 @@ def test_the_absorbing_reward_of_a_gaussian_kernel_is_the_difference_of_shares(t
     state, _, given = three_rounds
     counts = Counts(side(34, 4, 6), side(24, 3, 9), side(12, 1, 5))
     size = state.kernel.phases.shape[0]
-    learner = LearnerAverage(sums_of(jnp.zeros(size), 0), sums_of(jnp.zeros(size), 24, 9))
-    points = state.kernel.points(given.demonstrations.steps)
+    before = with_sums(state, state.kernel, sums_of(jnp.zeros(size), 12, 9))
+    points, rounds = state.kernel.points(given.demonstrations.steps), {"round_steps": 12, "frequency": 12, "rounds": 4}
     for kernel in ("features", "gaussian"):
         for own in ("one", "mean"):
-            algorithm = us.adril(kernel=kernel, absorbing_kernel=own, unit_norm=False, points=2000)
-            moments = algorithm.next_moments(state._replace(learner=learner), given, counts, jax.random.key(0))
+            algorithm = us.adril(
+                kernel=kernel, absorbing_kernel=own, unit_norm=False, points=2000, recency=0.0, **rounds
+            )
+            moments = algorithm.next_moments(before, given, counts, jax.random.key(0))
             scale = 1.0 if own == "one" else float(state.kernel(points, points)[:34, :34].mean())
             expected = scale * (6 / 40 - 9 / 33)
             np.testing.assert_allclose(moments.absorbing_reward(counts, False), expected, rtol=0.2)
             # In the first round the learner's share is unknown.
-            first = state._replace(learner=LearnerAverage.init(size))
+            first = with_sums(state, state.kernel, Sums.zero(size))
             nothing = counts._replace(earlier=side(0, 0))
-            moments = algorithm.next_moments(first, given, nothing, jax.random.key(0))
+            moments = algorithm.next_moments(first, given._replace(round=0), nothing, jax.random.key(0))
             assert moments.absorbing_reward(nothing, False) == 0
 
 
@@ -264,9 +270,11 @@ def test_f_has_norm_one_with_its_part_in_the_absorbing_state(three_rounds, kerne
     state, steps, given = three_rounds
     counts = Counts(side(34, 4, 6), side(36, 3, 9), side(12, 1, 5))
     phi = state.kernel.features(state.kernel.points(steps))
-    learner = LearnerAverage(sums_of(jnp.zeros(phi.shape[1]), 0), sums_of(phi[:36].sum(0), 36, 9))
-    algorithm = us.adril(kernel=kernel, absorbing_kernel="one", points=500)
-    moments = algorithm.next_moments(state._replace(learner=learner), given, counts, jax.random.key(0))
+    before = with_sums(state, state.kernel, sums_of(phi[:24].sum(0), 24, 9))
+    algorithm = us.adril(
+        kernel=kernel, absorbing_kernel="one", points=500, recency=0.0, round_steps=12, frequency=12, rounds=4
+    )
+    moments = algorithm.next_moments(before, given, counts, jax.random.key(0))
     if kernel == "features":
         squared = moments.weights @ moments.weights
     else:
@@ -292,7 +300,7 @@ def test_rewards_are_within_their_bound(data, three_rounds):
     longest = features[jnp.argmax(jnp.linalg.norm(features, axis=1))]
     assert jnp.linalg.norm(longest) > 1
     found += [
-        FeatureMoments(state.kernel, jnp.zeros(()), w)
+        FeatureMoments(state.kernel, jnp.zeros(()), w, Sums.zero(512))
         for w in (longest, features.mean(0), jnp.asarray(random.normal(size=512)))
     ]
     for moments in found:
@@ -311,7 +319,7 @@ def test_values_are_bounded_by_the_bound_of_f(demos, data):
     terminating = learner_steps(2, terminal=range(12))  # every episode has one step
     given = round_data(data, terminating, 1)._replace(update=jnp.asarray(1))  # not the first update: f stays
     before = INIT(kernel, demos.spec, data)
-    moments = FeatureMoments(before.kernel, jnp.asarray(-0.7), jnp.zeros(512))
+    moments = FeatureMoments(before.kernel, jnp.asarray(-0.7), jnp.zeros(512), Sums.zero(512))
     state, info = UPDATE(kernel, before._replace(moments=moments), given)
     assert float(state.moments.bound()) == 0
     np.testing.assert_allclose(info.metrics["sampled"].value_bound, 0.7 / (1 - 0.9), rtol=1e-5)
@@ -602,7 +610,7 @@ def test_the_presets_have_the_released_settings_and_the_defaults_are_table_10():
         {"average_rounds": -1.0},
         {"sac": SoftQ()},
         {"absorbing": "no"},
-        {"buffer_size": 2559, "kernel": "gaussian"},  # less than two rounds
+        {"buffer_size": 2559},  # less than two rounds
         {"bandwidth": 0.0},
         {"recency": -1.0},
         {"features": 0},

@@ -92,7 +92,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.algorithms.reward.averages import mean_features
+from understudy.algorithms.reward.averages import Sums, mean_features
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments
 from understudy.algorithms.reward.payoff import NUM_FEATURES
@@ -161,7 +161,11 @@ class AdRIL(RewardMatching):
         "plain": PLAIN_SETTINGS,
         QUICK: {**QUICK_PLAYERS, "sac": replace(DEFAULT_SAC, hidden=(64, 64)), "rounds": 30},
     }
-    small: ClassVar[dict[str, Any]] = SMALL
+    small: ClassVar[dict[str, Any]] = {
+        **SMALL,
+        "features": 64,
+        "sac": replace(DEFAULT_SAC, hidden=(8,), gradient_steps=2, critic_warmup=1),
+    }
     learning: ClassVar[dict[str, Any]] = {name: value for name, value in PLAIN_SETTINGS.items() if name != "sac"}
 
     kernel: Kernel = eqx.field(static=True, default="features")
@@ -195,8 +199,8 @@ class AdRIL(RewardMatching):
         check_whole(1, points=self.points, features=self.features)
         check_positive(bandwidth=self.bandwidth)
         check_not_negative(recency=self.recency)
-        if self.kernel == "gaussian" and self.buffer_size is not None:
-            # f needs the earlier rounds in the buffer.
+        if self.kernel != "indicator" and self.buffer_size is not None:
+            # f needs the round before in the buffer.
             check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
 
     def next_moments(  # line 3
@@ -213,7 +217,7 @@ class AdRIL(RewardMatching):
         if self.kernel == "indicator":
             return Labels(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
         if self.kernel == "features":
-            return FeatureMoments(kernel, jnp.zeros(()), jnp.zeros(self.features))
+            return FeatureMoments(kernel, jnp.zeros(()), jnp.zeros(self.features), Sums.zero(self.features))
         size = kernel.directions.shape[0]
         return PointMoments(kernel, jnp.zeros(()), jnp.zeros((2 * self.points, size)), jnp.zeros(2 * self.points))
 
@@ -221,12 +225,19 @@ class AdRIL(RewardMatching):
         return GaussianKernel.fit(key, spec, demonstrations, self.features, self.bandwidth)
 
     def _feature_moments(self, state: RewardState, data: RoundData, counts: Counts) -> "FeatureMoments":
-        expert, learner = mean_features(state.kernel, data.demonstrations), state.learner.earlier
+        assert data.replay is not None
+        assert isinstance(state.moments, FeatureMoments)
+        size = self.schedule.round_steps
+        rows = ((data.round - 1) * size + jnp.arange(size)) % self.schedule.capacity
+        last_round = take(data.replay.steps, rows)
+        learner = state.moments.learner.with_round(state.kernel, last_round, state.horizon, data.round, self.recency)
+        expert = mean_features(state.kernel, data.demonstrations)
         weights = (1 - counts.expert.absorbing_share) * expert - learner.mean
         absorbing = counts.expert.absorbing_share - learner.counts.absorbing_share
         # In the first round the learner's share is unknown, not 0.
         absorbing = jnp.where(learner.counts.steps > 0, absorbing, 0.0)
-        return FeatureMoments(state.kernel, *self._scaled(absorbing, weights, jnp.dot, expert))
+        absorbing, weights = self._scaled(absorbing, weights, jnp.dot, expert)
+        return FeatureMoments(state.kernel, absorbing, weights, learner)
 
     def _point_moments(
         self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]
@@ -247,7 +258,8 @@ class AdRIL(RewardMatching):
         def inner(a: Array, b: Array) -> Float[Array, ""]:
             return a @ state.kernel.weighted_sums(points, points, b)
 
-        return PointMoments(state.kernel, *self._scaled(absorbing, weights, inner, uniform, points))
+        absorbing, weights = self._scaled(absorbing, weights, inner, uniform)
+        return PointMoments(state.kernel, absorbing, points, weights)
 
     def _scaled(
         self,
@@ -255,9 +267,8 @@ class AdRIL(RewardMatching):
         weights: Array,
         inner: Callable[[Array, Array], Float[Array, ""]],
         expert: Array,
-        *points: Array,
-    ) -> tuple[Array, ...]:
-        """−f in the absorbing state and its weights elsewhere, over the norm of f; `points` come between them.
+    ) -> tuple[Float[Array, ""], Array]:
+        """−f in the absorbing state and its weights elsewhere, over the norm of f.
 
         `absorbing` is the difference of the shares of time there. `inner` is the inner product of two functions by
         their weights, and `expert` are those of the expert's mean: its square is the mean kernel between its steps.
@@ -268,7 +279,7 @@ class AdRIL(RewardMatching):
         if self.unit_norm:
             squared = inner(weights, weights) + kernel * jnp.square(absorbing)
             norm = jnp.sqrt(jnp.maximum(squared, 1e-12))  # rounding makes a square negative
-        return kernel * absorbing / norm, *points, weights / norm
+        return kernel * absorbing / norm, weights / norm
 
 
 class _KernelMoments(RewardMoments):
@@ -286,6 +297,8 @@ class FeatureMoments(_KernelMoments):
     """−f(x) = w · φ(x)."""
 
     weights: Float[Array, " D"]
+    learner: Sums
+    """The learner's side, over all earlier rounds."""
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         return self.kernel.features(self.kernel.points(steps)) @ self.weights

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from understudy.algorithms.reward.moments import SideCounts, count_steps
-from understudy.algorithms.reward.payoff import feature_sum
 from understudy.core.types import Dataset, Transition
 from understudy.game.kernels import GaussianKernel
 from understudy.game.sampling import take
@@ -41,46 +40,29 @@ class Sums(NamedTuple):
     features: Float[Array, " D"]
     counts: SideCounts
 
+    @classmethod
+    def zero(cls, features: int) -> "Sums":
+        return cls(jnp.zeros(features), SideCounts(*(jnp.zeros(()) for _ in range(3))))
+
     @property
     def mean(self) -> Float[Array, " D"]:
         """The mean features over time, where those of the absorbing state are 0."""
         return self.features / jnp.maximum(self.counts.steps + self.counts.absorbing_steps, 1)
 
-
-class LearnerAverage(NamedTuple):
-    """The sums of the current round, and the weighted ones of all earlier rounds."""
-
-    current: Sums
-    earlier: Sums
-
-    @classmethod
-    def init(cls, features: int) -> "LearnerAverage":
-        def zero() -> Sums:  # states are donated, so no array may appear twice
-            return Sums(jnp.zeros(features), SideCounts(jnp.zeros(()), jnp.zeros(()), jnp.zeros(())))
-
-        return cls(zero(), zero())
-
-    def add(
+    def with_round(
         self,
         kernel: GaussianKernel,
-        new_steps: Transition,
+        steps: Transition,
         horizon: Int[Array, ""],
-        new_round: Bool[Array, ""],
-        index: Int[Array, ""] | int,
-        power: float | Float[Array, ""],
-    ) -> "LearnerAverage":
-        """With the steps since the last update. A new round, number `index`, first joins the last one to the earlier.
+        number: Int[Array, ""] | int,
+        power: float | Array,
+    ) -> "Sums":
+        """With the steps of round `number`, from 1; unchanged if it is 0.
 
-        Weights are relative to the newest round's: w_k / w_{k-1} = (k / (k - 1))^p.
+        Weights are relative to the newest round's: those of earlier rounds shrink by ((k - 1) / k)^p.
         """
-        number = jnp.maximum(jnp.asarray(index, jnp.float32), 1)
-        decay = ((number - 1) / number) ** power
-        joined = jax.tree.map(lambda old, new: decay * old + new, self.earlier, self.current)
-        earlier, current = jax.tree.map(
-            lambda moved, kept: jnp.where(new_round, moved, kept),
-            (joined, jax.tree.map(jnp.zeros_like, self.current)),
-            (self.earlier, self.current),
-        )
-        counts = count_steps(new_steps, jnp.ones(new_steps.t.shape, bool), horizon)
-        new = Sums(feature_sum(kernel, new_steps), counts)
-        return LearnerAverage(jax.tree.map(jnp.add, current, new), earlier)
+        count = jnp.maximum(jnp.asarray(number, jnp.float32), 1)
+        decay = ((count - 1) / count) ** power
+        counts = count_steps(steps, jnp.ones(steps.t.shape, bool), horizon)
+        new = Sums(kernel.features(kernel.points(steps)).sum(0), counts)
+        return jax.tree.map(lambda old, add: jnp.where(jnp.asarray(number) > 0, decay * old + add, old), self, new)

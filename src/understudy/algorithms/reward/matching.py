@@ -35,7 +35,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.algorithms.reward.averages import LearnerAverage
 from understudy.algorithms.reward.moments import Counts, RewardMoments, count_expert_steps, count_steps
 from understudy.algorithms.reward.payoff import NUM_FEATURES, PayoffState
 from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
@@ -76,7 +75,6 @@ class RewardState(NamedTuple):
     normalization: Normalization
     kernel: GaussianKernel
     moments: RewardMoments
-    learner: LearnerAverage
     payoff: PayoffState
     usable: Rows
     """Demonstrated steps with a known next state."""
@@ -90,8 +88,6 @@ class RewardMatching(Algorithm):
 
     every_update: ClassVar[bool] = False
     """Whether f moves in every update. Otherwise it moves once a round."""
-    recency: ClassVar[float] = 0.0
-    """The power of `averages`. AdRIL has a field of this name."""
 
     sac: SAC = eqx.field(default=SAC(), converter=adjustable(SAC()))
     """RL player for continuous actions."""
@@ -192,7 +188,6 @@ class RewardMatching(Algorithm):
             normalization,
             kernel,
             self.initial_moments(kernel, moments_key),
-            LearnerAverage.init(kernel.phases.shape[0]),
             PayoffState(payoff_kernel, jnp.zeros(NUM_FEATURES)),
             Rows.where(demonstrations.mask & known),
             jnp.asarray(spec.horizon, jnp.int32),
@@ -207,12 +202,7 @@ class RewardMatching(Algorithm):
         update = jnp.asarray(data.update)
         first_update, last_update = update == 0, update == schedule.updates - 1
         counts = self._counts(state, data)
-        state = state._replace(
-            learner=state.learner.add(
-                state.kernel, data.new_steps, state.horizon, first_update, data.round, self.recency
-            ),
-            payoff=state.payoff.add(data.new_steps, first_update),
-        )
+        state = state._replace(payoff=state.payoff.add(data.new_steps, first_update))
 
         def move() -> RewardMoments:
             return self.next_moments(state, data, counts, f_key)
