@@ -118,6 +118,8 @@ class Collector:
     """Whether `gather` needs the previous round to be finished."""
     checkpoint_first_round = False
     """Whether to store a checkpoint after the first round, because worker processes may die."""
+    looks_ahead = False
+    """Whether `ahead` reads the policies, which are copied for it: the update that has begun overwrites them."""
 
     def opened(self, first_round: int) -> AbstractContextManager[None]:
         """A context to hold open during training, for example one that starts and ends worker processes."""
@@ -126,6 +128,9 @@ class Collector:
     def gather(self, request: Request) -> Any:
         """Collect on the host: arrays for the program, with a leading axis of runs, or None."""
         return None
+
+    def ahead(self, request: Request) -> None:
+        """Called once the update that `gather` has collected for has begun: request the data of the next one."""
 
 
 class Nothing(InProgram):

@@ -92,11 +92,14 @@ class _RemoteVector:
 
 
 class RolloutPool:
-    """Worker processes for the episodes of one environment. They start at once, in the background."""
+    """Worker processes for the episodes of one environment. They start at once, in the background.
 
-    def __init__(self, env: GymnasiumEnvironment, workers: int, step_timeout: float):
+    With `yields` they have a low priority: the processes that step environments for training go first.
+    """
+
+    def __init__(self, env: GymnasiumEnvironment, workers: int, step_timeout: float, yields: bool = False):
         check_sendable(env)
-        self._env, self._timeout = env, step_timeout
+        self._env, self._timeout, self._yields = env, step_timeout, yields
         self._workers: list[Worker] = []
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(workers)
@@ -180,6 +183,8 @@ class RolloutPool:
 
     def _start(self) -> Worker:
         worker = Worker(self._env.name, self._timeout, RolloutService, self._env)
+        if self._yields:
+            worker.lower_priority()
         self._workers.append(worker)
         return worker
 
@@ -193,7 +198,11 @@ class RolloutPool:
 
 
 def rollout_pool(
-    env: Environment | GymnasiumEnvironment, jobs: int, workers: int | None, step_timeout: float
+    env: Environment | GymnasiumEnvironment,
+    jobs: int,
+    workers: int | None,
+    step_timeout: float,
+    yields: bool = False,
 ) -> RolloutPool | None:
     """Workers for some rollouts, or None if the environment steps in this process.
 
@@ -205,7 +214,7 @@ def rollout_pool(
     count = worker_count(env, jobs) if workers is None else min(workers, jobs)
     if count == 0 or not isinstance(env, GymnasiumEnvironment):
         return None
-    return RolloutPool(env, count, step_timeout)
+    return RolloutPool(env, count, step_timeout, yields)
 
 
 def another_seed(seed: int, attempt: int) -> int:

@@ -29,6 +29,8 @@ STEP_TIMEOUT = 60.0
 """Default seconds that an environment may take for a step or a reset."""
 REPLACEMENTS = 3
 """How often in a row a lost worker is replaced."""
+LOW_PRIORITY = 10
+"""The niceness of workers that nothing waits for."""
 PATIENCE = 1.0
 """Seconds to wait for a worker to end after its pipe is closed."""
 # Ctrl-C and standard output are redirected before any other import: output of an import would garble the messages.
@@ -87,6 +89,11 @@ class Worker:
                 env={**VARIABLES, **variables},
             )
         self._send((kind, arguments))
+
+    def lower_priority(self) -> None:
+        """Let other processes go first."""
+        with suppress(OSError):  # it has ended: `_receive` reports the reason
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, LOW_PRIORITY)
 
     def wait_until_ready(self) -> None:
         """Wait until the process has started and made its object. It takes a second or two."""

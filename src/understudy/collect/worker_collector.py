@@ -21,7 +21,7 @@ class WorkerCollector(Collector):
     """Collects the steps of all runs on the host. They depend on seeds and policies, never on timing.
 
     With staleness 0, the steps before an update are taken by the newest policy. With staleness 1 they are taken by the
-    policy before it: they are requested before the previous update, so that environments and updates run in parallel.
+    policy before it: they are requested when the previous update begins, so environments and updates run in parallel.
     """
 
     checkpoint_first_round = True
@@ -39,6 +39,7 @@ class WorkerCollector(Collector):
         self.env, self.seeds, self.schedule, self.rounds = env, seeds, schedule, rounds
         self.workers, self.step_timeout = workers, step_timeout
         self.calls_per_round = schedule.updates
+        self.looks_ahead = schedule.staleness > 0
         self._pool: WorkerPool | None = None
         self._requested = False
 
@@ -63,10 +64,12 @@ class WorkerCollector(Collector):
             self._request(request.policies, request.round, request.update, request.active())
         chunks = self.pool.receive()
         self._requested = False
-        following = divmod(request.round * self.schedule.updates + request.update + 1, self.schedule.updates)
-        if self.schedule.staleness and following[0] < self.rounds:
-            self._request(request.policies, *following, request.active())
         return jax.tree.map(lambda *parts: np.stack(parts), *chunks)
+
+    def ahead(self, request: Request) -> None:
+        following = divmod(request.round * self.schedule.updates + request.update + 1, self.schedule.updates)
+        if self.looks_ahead and following[0] < self.rounds:
+            self._request(request.policies, *following, request.active())
 
     def _request(self, policies: Callable[[], Any], index: int, update: int, active: np.ndarray) -> None:
         reset = bool(self.schedule.begins(index, update))

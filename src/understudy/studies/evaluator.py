@@ -58,7 +58,7 @@ class Evaluator:
         A damaged policy is removed, and one line says so. `evaluated` shows whether an evaluation is missing then.
         """
         self._seeds = seeds
-        self._pool = rollout_pool(self.env, self.workers, self.workers, self.step_timeout)
+        self._pool = rollout_pool(self.env, self.workers, self.workers, self.step_timeout, yields=True)
         try:
             self._returns = self._file.read(seeds)
             for file in sorted(self.directory.glob("*.policy.npz")):

@@ -154,10 +154,15 @@ class _Loop:
                     self._read(progress)
                 calls: list[list[RoundRecord]] = []
                 for call in range(self.collector.calls_per_round):
-                    self._gather(index, call)
+                    request = self._request(index, call)
+                    self._gather(request)
+                    if several:  # the calls below wait for the programs
+                        self.collector.ahead(request)
                     # The first call compiles, which one program does for all; then they run in parallel.
                     each = map if (index == first and call == 0) or not several else threads.map
                     calls.append(list(each(lambda p, at=(index, call): p.advance(*at, wait=several), self.programs)))
+                    if not several:  # the device computes, the host has time
+                        self.collector.ahead(request)
                     # Read the previous round's records while the device computes this round.
                     if self.unread:
                         self._read(progress)
@@ -215,25 +220,27 @@ class _Loop:
         leaves = [jnp.copy(jnp.concatenate(part)[: self.runs]) for part in parts]
         return jax.tree.unflatten(jax.tree.structure(self.programs[0].states), leaves)
 
-    def _policies(self) -> Any:
-        parts = [program.policies() for program in self.programs]
-        return jax.tree.map(lambda *part: self._joined(part), *parts)
+    def _request(self, index: int, call: int) -> Request:
+        """What the collector may read: the policies and the counts from before this update, also after it has begun."""
+        queries, active = ([getattr(p, name) for p in self.programs] for name in ("queries", "active"))
+        acting = [p.policies() for p in self.programs] if self.collector.looks_ahead else None
 
-    def _gather(self, index: int, call: int) -> None:
-        """Let the collector collect the programs' data on the host."""
-        request = Request(
-            self.algorithm,
-            self._states,
-            self._policies,
-            index,
-            call,
-            lambda: self._joined([program.queries for program in self.programs]),
-            lambda: self._joined([program.active for program in self.programs]),
+        def policies() -> Any:
+            parts = jax.device_get(acting or [p.policies() for p in self.programs])
+            return jax.tree.map(lambda *part: self._joined(part), *parts)
+
+        return Request(
+            *(self.algorithm, self._states, policies, index, call),
+            lambda: self._joined(queries),
+            lambda: self._joined(active),
         )
+
+    def _gather(self, request: Request) -> None:
+        """Let the collector collect the programs' data on the host."""
         try:
             gathered = self.collector.gather(request)
         except (WorkerError, SpecError) as error:
-            if call == 0 and self.checkpoint is not None and (self.records or self.unread):
+            if request.update == 0 and self.checkpoint is not None and (self.records or self.unread):
                 if self.unread:
                     self._read(None)
                 self._save(self.checkpoint)

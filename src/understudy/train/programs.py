@@ -144,8 +144,8 @@ class Program:
         return jax.device_get(_update(self.algorithm, state, data, key))
 
     def policies(self) -> Any:
-        """The acting policies of the runs, stacked, on the host."""
-        return jax.device_get(_policies(self.algorithm, self.states))
+        """The acting policies of the runs, stacked, on the device."""
+        return _policies(self.algorithm, self.states)
 
     def advance(self, index: int, call: int, wait: bool) -> RoundRecord:
         """One call for all runs of the share. Programs run in parallel only if each waits in its own thread."""
@@ -205,7 +205,8 @@ def _kept(algorithm: Algorithm, states: State, parts: int) -> Kept:
 
 @jax.jit
 def _policies(algorithm: Algorithm, states: State) -> Any:
-    return jax.vmap(algorithm.acting_policy)(states)
+    # A copy: the next update overwrites the states, and jit returns an unchanged array itself.
+    return jax.tree.map(jnp.copy, jax.vmap(algorithm.acting_policy)(states))
 
 
 @jax.jit
