@@ -9,13 +9,14 @@
     WORK/TASK/                the study of a task (`studies.cells`)
     OUT/benchmark-ENV.csv     the returns of a task: x_kind "env_steps" during training, "returned" of the final policy
 
-A run replaces its own rows of the CSV file. Its demonstrations' digest is stored, and not demanded: contacts differ
-between machines, so the same expert makes other episodes there.
+A run replaces its own rows of the CSV file. Those of an unfinished run are its evaluations so far. The demonstrations'
+digest is stored, and not demanded: contacts differ between machines, so the same expert makes other episodes there.
 """
 
 import os
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -249,11 +250,21 @@ def recorded(work: Path, name: str, task: Task, expert: str | None, workers: int
 
 
 def store_results(study: Study, directory: Path, path: Path) -> int:
-    """Merge the finished runs of a task's study into its CSV file; return their number."""
+    """Merge the runs of a task's study into its CSV file; return the number of finished ones.
+
+    The evaluations of an unfinished run are stored too, unless the file has more of the same run.
+    """
     rows = [
         {**row, "x_kind": RETURNED if row["x_kind"] == FINAL else row["x_kind"]}
         for row in figure_studies.stored_rows(study, directory)
     ]
-    if rows:
-        figure_studies.merge_rows(figure_studies.read_rows(path), rows, path, identity=RUN)
-    return len({tuple(row[name] for name in RUN) for row in rows})
+    before, unfinished = figure_studies.read_rows(path), figure_studies.unfinished_rows(study, directory)
+    known, new = (Counter(_run(row) for row in part) for part in (before, unfinished))
+    rows_so_far = [row for row in unfinished if new[_run(row)] > known[_run(row)]]
+    if rows or rows_so_far:
+        figure_studies.merge_rows(before, [*rows, *rows_so_far], path, identity=RUN)
+    return len({_run(row) for row in rows})
+
+
+def _run(row: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(row[name] for name in RUN)

@@ -25,6 +25,7 @@ from understudy.studies.plan import BUNDLED
 from understudy.studies.report import table
 from understudy.studies.running import RunSummary, run
 from understudy.studies.training import ProgressFactory
+from understudy.studies.unfinished import unfinished_records
 from understudy.train.tables import write_csv
 
 TaskName = Literal["halfcheetah", "ant"]
@@ -137,6 +138,11 @@ def stored_rows(study: Study, directory: str | os.PathLike[str]) -> Rows:
     """The rows of a study's cells that have finished."""
     records = study_records(study.groups(), Store(directory))
     return table.csv_rows([record for record in records if record["status"] != MISSING])
+
+
+def unfinished_rows(study: Study, directory: str | os.PathLike[str]) -> Rows:
+    """The rows of the evaluations so far of cells that have not finished."""
+    return table.csv_rows(unfinished_records(list(study.groups()), Store(directory)))
 
 
 def merge_rows(

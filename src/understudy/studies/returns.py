@@ -33,18 +33,26 @@ class ReturnsFile:
 
     def read(self, keys: Collection[str]) -> dict[EvalPoint, np.ndarray]:
         """The returns of each evaluation. Damaged rows are removed from the file, and one line says so."""
-        if not self.path.exists() and not self.path.is_symlink():
-            return {}
         try:
-            *rows, rest = FileReader(self.path, "a file of returns", "remove it").text(LONGEST).split("\n")
+            intact, damaged = self._read(keys)
         except RunError as error:
             self._rewrite([], quoted(error, 300))
             return {}
-        intact = {line: row for line in rows if (row := self._parse(line, keys)) is not None}
-        damaged = sum(line not in intact for line in rows) + bool(rest)
         if damaged:
             self._rewrite(list(intact), f"{self.path} has {damaged} damaged rows")
         return dict(intact.values())
+
+    def intact(self, keys: Collection[str]) -> dict[EvalPoint, np.ndarray]:
+        """The returns of each evaluation whose row is not damaged. Changes nothing."""
+        return dict(self._read(keys)[0].values())
+
+    def _read(self, keys: Collection[str]) -> tuple[dict[str, tuple[EvalPoint, np.ndarray]], int]:
+        """The intact rows by their line, and the number of damaged ones."""
+        if not self.path.exists() and not self.path.is_symlink():
+            return {}, 0
+        *rows, rest = FileReader(self.path, "a file of returns", "remove it").text(LONGEST).split("\n")
+        intact = {line: row for line in rows if (row := self._parse(line, keys)) is not None}
+        return intact, sum(line not in intact for line in rows) + bool(rest)
 
     def _rewrite(self, rows: list[str], reason: str) -> None:
         with atomic_file(self.path) as temporary:

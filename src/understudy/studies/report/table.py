@@ -115,7 +115,8 @@ def result_rows(records: Sequence[Record]) -> list[list[Any]]:
                     *(round(float(returns.mean()), 3), round(float(returns.std()), 3), columns["trajectories"]),
                     *(columns["demonstrations"], columns["settings"]),
                     *(row.get("steps"), len(returns), row.get("payoff"), display.get("expert_return")),
-                    *(round(float(record["seconds"]), 1), provenance["device"], provenance["command"]),
+                    None if record["seconds"] is None else round(float(record["seconds"]), 1),
+                    *(provenance["device"], provenance["command"]),
                     " ".join(f"{name}={version}" for name, version in provenance["versions"].items()),
                     provenance["date"],
                 ]
