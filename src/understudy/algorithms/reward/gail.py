@@ -220,7 +220,7 @@ class GAIL(RewardMatching):
         assert data.new_steps is not None
         replay, old = data.replay, state.moments
         assert isinstance(old, Discriminator)
-        learner_weight, expert_weight = self._weights(counts)
+        learner_weight, expert_weight = counts.alive_weights if self.absorbing else (1.0, 1.0)
 
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             expert_key, learner_key, mix_key = jax.random.split(k, 3)
@@ -243,13 +243,6 @@ class GAIL(RewardMatching):
         learner, expert = (jax.vmap(logit)(side.t, side.obs, side.act) for side in pair)
         value = pair.learner.weight @ jax.nn.softplus(learner) + pair.expert.weight @ jax.nn.softplus(-expert)
         return value + self.gradient_weight * penalty_between(logit, pair, self.gradient_target, key)
-
-    def _weights(self, counts: Counts) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Weights of learner and expert: their shares of time outside the absorbing state, scaled to a sum of 2."""
-        if not self.absorbing:
-            return jnp.ones(()), jnp.ones(())
-        learner, expert = (1 - side.absorbing_share for side in (counts.learner, counts.expert))
-        return 2 * learner / (learner + expert), 2 * expert / (learner + expert)
 
     def _player(self, normalization: Normalization) -> Any:
         return self.ppo if self.player == "ppo" else super()._player(normalization)

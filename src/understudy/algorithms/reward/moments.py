@@ -38,6 +38,12 @@ class Counts(NamedTuple):
     def learner(self) -> SideCounts:
         return jax.tree.map(jnp.add, self.earlier, self.current)
 
+    @property
+    def alive_weights(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Weights of learner and expert: their shares of time outside the absorbing state, scaled to a sum of 2."""
+        learner, expert = (1 - side.absorbing_share for side in (self.learner, self.expert))
+        return 2 * learner / (learner + expert), 2 * expert / (learner + expert)
+
 
 class RewardMoments(eqx.Module):
     """Abstract base class: a moment function f, which the RL player gets as the reward −f."""
