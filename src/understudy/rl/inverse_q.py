@@ -5,8 +5,8 @@ the soft Bellman operator. So the game between a reward and a policy becomes one
 
     max_Q  E_{D_E} [ r ] − E_μ [ V(s) − γ V(s') ] − 1/(4β) E_μ [ r² ]
 
-The first term is the expert's reward. The second is the policy's: along an episode V(s) − γ V(s') telescopes, so that its
-mean is (1 − γ) E V(s_0) under any distribution μ of steps that start where the policy starts. The third is the χ²
+The first term is the expert's reward. The second is the policy's: along an episode V(s) − γ V(s') telescopes, so that
+its mean is (1 − γ) E V(s_0) under any distribution μ of steps that start where the policy starts. The third is the χ²
 regulariser, with weight β. Here μ is the minibatch: all of its steps, the expert's among them. One gradient step on
 steps (s, a, s'):
 
@@ -16,12 +16,12 @@ steps (s, a, s'):
     4. π, α and the target networks move as in soft Q-learning or soft actor-critic
 
 1_E marks the expert's steps, and e is their fraction in a minibatch that counts both sides equally, so 1_E / e averages
-over the expert. V̄ is the smaller of two target networks, and has no gradient; without `targets` it is the smaller of the
-networks themselves. c is 1 to bootstrap from the next state, 0 after a terminal step; v is the value of the absorbing
-state if the step ends in it, else 0 (`rl.base.Batch`).
+over the expert. V̄ is the smaller of two target networks, and has no gradient; without `targets` it is the smaller of
+the networks themselves. c is 1 to bootstrap from the next state, 0 after a terminal step; v is the value of the
+absorbing state if the step ends in it, else 0 (`rl.base.Batch`).
 
-Reference: Garg, Chakraborty, Cundy, Song and Ermon, "IQ-Learn: Inverse soft-Q Learning for Imitation" (2021), with the χ²
-divergence. The players of line 4 are `rl.soft_q` and `rl.sac`.
+Reference: Garg, Chakraborty, Cundy, Song and Ermon, "IQ-Learn: Inverse soft-Q Learning for Imitation" (2021), with the
+χ² divergence. The players of line 4 are `rl.soft_q` and `rl.sac`.
 
 Deviations: the two critics are two games, each with a V_i(s) of its own; only V̄(s') takes the smaller.
 """

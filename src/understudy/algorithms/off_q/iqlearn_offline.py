@@ -1,27 +1,28 @@
 """IQ-Learn from demonstrations alone: inverse soft Q-learning in the demonstrated states.
 
-It matches off-Q moments: Q compares the expert's action with the policy's in demonstrated states, as AdVIL's f does, and
-its regulariser alone knows where they lead. A soft Q-function determines its policy, π ∝ exp(Q/α), and the reward that the
-policy is optimal for, r = Q(s, a) − γ V(s'). With all steps from the expert (μ = D_E) the objective of `rl.inverse_q` is
+It matches off-Q moments: Q compares the expert's action with the policy's in demonstrated states, as AdVIL's f does,
+and its regulariser alone knows where they lead. A soft Q-function determines its policy, π ∝ exp(Q/α), and the reward
+that the policy is optimal for, r = Q(s, a) − γ V(s'). With all steps from the expert (μ = D_E) the objective of
+`rl.inverse_q` is
 
     max_Q  E_{D_E} [ Q(s, a) − V(s) − 1/(4β) r² ]
 
-For discrete actions Q(s, a) − V(s) = α log π(a | s). So this is α times the log-likelihood of behavioral cloning, with a
-regulariser that asks for small rewards along the expert's episodes.
+For discrete actions Q(s, a) − V(s) = α log π(a | s). So this is α times the log-likelihood of behavioral cloning, with
+a regulariser that asks for small rewards along the expert's episodes.
 
     Input: demonstrations D_E with next states
     1. for each gradient step:
     2.     draw (s, a, s') ~ D_E
     3.     Q ← Q + η ∇_Q [ the objective ]; with continuous actions, π ← π − η ∇ E [ α log π(x | s) − Q(s, x) ]
 
-The value after a terminal step is 0. In the absorbing state the expert and the policy do the same, so only the regulariser
-would count there, and it asks for the reward 0. A last step without a recorded next state is left out.
+The value after a terminal step is 0. In the absorbing state the expert and the policy do the same, so only the
+regulariser would count there, and it asks for the reward 0. A last step without a recorded next state is left out.
 
-Reference: Garg, Chakraborty, Cundy, Song and Ermon, "IQ-Learn: Inverse soft-Q Learning for Imitation" (2021), the offline
-form with the χ² divergence.
+Reference: Garg, Chakraborty, Cundy, Song and Ermon, "IQ-Learn: Inverse soft-Q Learning for Imitation" (2021), the
+offline form with the χ² divergence.
 
-Deviations: the value of the next state comes from target networks, without a gradient (`target_networks`). The source has
-a learning rate for the policy of its own and settings for each task; here all networks share one learning rate.
+Deviations: the value of the next state comes from target networks, without a gradient (`target_networks`). The source
+has a learning rate for the policy of its own and settings for each task; here all networks share one learning rate.
 """
 
 from dataclasses import replace

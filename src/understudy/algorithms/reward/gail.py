@@ -63,7 +63,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Key
 
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
-from understudy.algorithms.reward.moments import Counts, RewardMoments
+from understudy.algorithms.reward.moments import Counts, RewardMoments, samples_in
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -265,9 +265,7 @@ class Discriminator(RewardMoments):
 
     def samples(self, steps: Transition, weight: float | Float[Array, ""] = 1.0) -> Samples:
         """Steps in g's coordinates, with actions as vectors and the given total weight."""
-        points = self.kernel.points(steps)
-        count, size = points.shape[0], self.kernel.normalization.obs_mean.shape[0]
-        return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))
+        return samples_in(self.kernel, steps, weight)
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         points = self.samples(steps)

@@ -1,8 +1,8 @@
 """IQ-Learn: inverse soft Q-learning, one problem in Q instead of a game between a reward and a policy.
 
-It matches reward moments. A soft Q-function determines both players: its policy is the soft best response, π ∝ exp(Q/α),
-and its reward r = Q(s, a) − γ V(s') is the one that this policy is optimal for, so f = −r needs no network of its own.
-In the loop of `matching`:
+It matches reward moments. A soft Q-function determines both players: its policy is the soft best response, π ∝
+exp(Q/α), and its reward r = Q(s, a) − γ V(s') is the one that this policy is optimal for, so f = −r needs no network of
+its own. In the loop of `matching`:
 
     2.     f stays implicit in Q; only its value in the absorbing state is set, from counts of both sides
     3.     for each update: collect steps, D_π ← D_π ∪ D', then for each gradient step, on a minibatch of both sides:
@@ -13,13 +13,13 @@ learner. For a fixed policy the best reward is, with densities d_E and d_π,
 
     r(s, a) = 4β (d_E − d_π) / (d_E + d_π)
 
-So rewards are between −4β and 4β, and the absorbing state, a single one, needs no network: its reward is 4β (p_E − p_π) /
-(p_E + p_π), where p is a side's share of time there. The other steps of a side are weighted by 1 − p: the expert's
+So rewards are between −4β and 4β, and the absorbing state, a single one, needs no network: its reward is 4β (p_E − p_π)
+/ (p_E + p_π), where p is a side's share of time there. The other steps of a side are weighted by 1 − p: the expert's
 fraction of a minibatch is (1 − p_E) / (2 − p_E − p_π), a half if no episode terminates.
 
-Reference: Garg, Chakraborty, Cundy, Song and Ermon, "IQ-Learn: Inverse soft-Q Learning for Imitation" (2021), the online
-form with the χ² divergence. `iqlearn_offline` is the offline form. The reward of the absorbing state is that of Al-Hafez
-et al., "LS-IQ: Implicit Reward Regularization for Inverse Reinforcement Learning" (2023).
+Reference: Garg, Chakraborty, Cundy, Song and Ermon, "IQ-Learn: Inverse soft-Q Learning for Imitation" (2021), the
+online form with the χ² divergence. `iqlearn_offline` is the offline form. The reward of the absorbing state is that of
+Al-Hafez et al., "LS-IQ: Implicit Reward Regularization for Inverse Reinforcement Learning" (2023).
 
 Deviations: the absorbing state and its weights (`absorbing`); in the source the value after termination is 0. The value
 of the next state comes from target networks, without a gradient (`target_networks`). Minibatches have both sides, as in
