@@ -183,7 +183,7 @@ def test_terminal_steps_have_the_value_of_the_absorbing_state(rounds):
         {"gradient_weight": -1.0},
         {"discriminator_steps": 0},
         {"discriminator_batch_size": 0},
-        {"discriminator_hidden": ()},
+        {"discriminator_hidden": (0,)},
         {"buffer_size": 1300},
     ],
 )
