@@ -86,7 +86,7 @@ def test_soft_q_learning_on_tables_has_the_exact_soft_values(targets):
     critics, aims = (affine(table, np.zeros((2, 1, 2))) for table in (TABLES, TARGETS))
     state = SoftQ().init(jax.random.key(0), spec)._replace(critics=critics, targets=aims)
     state = state._replace(critics_opt_state=adam_state(critics))
-    _, metrics = player._soft_q_step(player.player, state, batch, 1e-3)
+    _, metrics = jax.jit(lambda s: player._soft_q_step(player.player, s, batch, 1e-3))(state)
 
     def soft(table):
         return alpha * np.log(np.exp(table / alpha).sum(-1))
@@ -111,7 +111,8 @@ def test_actor_critic_values_are_q_minus_alpha_log_pi_at_a_drawn_action():
     key = jax.random.key(1)
     state = state._replace(critics=critics, targets=critics, critics_opt_state=adam_state(critics))
     state = state._replace(actor=actor, actor_opt_state=adam_state(actor))
-    _, metrics = InverseQ(sac, 0.5, 0.5, True)._sac_step(sac, state, batch, key, 1e-3, jnp.zeros(()))
+    player = InverseQ(sac, 0.5, 0.5, True)
+    _, metrics = jax.jit(lambda s: player._sac_step(sac, s, batch, key, 1e-3, jnp.zeros(())))(state)
 
     def drawn(obs, noise):
         mean, log_std = obs @ [0.3, 0.1] + 0.05, obs @ [-0.2, 0.4] - 0.5
@@ -194,10 +195,11 @@ def test_a_share_of_a_minibatch_is_exact_on_average_and_within_one_step():
         return (sample_share(key, 10, share, *sides).round < 0).sum()
 
     keys = jax.random.split(jax.random.key(0), 2000)
-    found = np.asarray(jax.vmap(count, (0, None))(keys, 0.33))
+    counts = jax.jit(jax.vmap(count, (0, None)))
+    found = np.asarray(counts(keys, 0.33))
     assert set(found) == {3, 4}
     assert found.mean() == pytest.approx(3.3, abs=0.05)
-    assert set(np.asarray(jax.vmap(count, (0, None))(keys, 0.5))) == {5}
+    assert set(np.asarray(counts(keys, 0.5))) == {5}
 
 
 COUNTS = Counts(side(34, 4, 6), side(24, 3, 9), side(12, 1, 5))

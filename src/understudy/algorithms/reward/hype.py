@@ -29,8 +29,9 @@ learning rate of f is theirs too.
 
 Deviations: absorbing states are ours. f moves by Adam with a constant learning rate, several times every 1,250
 environment steps; in the released runs by one step of optimistic Adam every 10,000, with a decreasing learning rate and
-minibatches of 4,096. Its sample is the last round, which noise of exploration and the policy's changes are part of;
-there it is new episodes. Their experts' share of a minibatch changes during training, here it is a half.
+minibatches of 4,096. f sees the steps of the last round, which the policy collected while it changed and explored;
+there it sees new episodes of the last policy. The expert's share of a minibatch is a half; there it changes during
+training.
 """
 
 from dataclasses import replace

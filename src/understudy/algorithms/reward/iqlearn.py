@@ -41,7 +41,7 @@ from understudy.core.types import RoundData, Transition
 from understudy.game import QUICK, Card, adjustable
 from understudy.game.kernels import GaussianKernel
 from understudy.game.sampling import Rows, sample_share
-from understudy.policies.normalization import Normalization
+from understudy.policies.normalization import Normalization, Scaling
 from understudy.rl.inverse_q import InverseQ
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
@@ -87,7 +87,7 @@ class IQLearn(RewardMatching):
     """Networks for discrete actions."""
     balanced: bool = eqx.field(static=True, default=True)
     """Compare equally many steps of both sides. Always on."""
-    obs_scaling: Any = eqx.field(static=True, default="standardize")
+    obs_scaling: Scaling = eqx.field(static=True, default="standardize")
     """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
 
     def __check_init__(self) -> None:

@@ -9,7 +9,7 @@
     6. until payoff ≤ δ
 
 The algorithms differ in line 2: AdRIL averages functional gradients, SQIL's f is constant, GAIL's f takes gradient
-steps, in every update.
+steps, in every update, and HyPE's once a round. IQ-Learn's f follows from the critics of line 3.
 
 Rewards are computed when steps are sampled, so that a new f relabels all of D_π at once. An episode that terminates
 continues in an absorbing state. This state follows itself, so its value is its reward / (1 − γ), without a network.
