@@ -209,10 +209,9 @@ def test_the_logit_of_the_absorbing_state_minimises_the_loss():
         wanted = float(reward_of(jnp.asarray(logit), form)) / 2
         assert float(moments.absorbing_reward(counts, False)) == pytest.approx(wanted, rel=1e-4)
     # The other steps are weighted by the remaining time of each side.
-    learner, expert = us.gail()._weights(counts)
+    learner, expert = counts.alive_weights
     assert float(learner / expert) == pytest.approx((36 / 50) / (34 / 40), rel=1e-5)
     assert float(learner + expert) == pytest.approx(2)
-    assert [float(x) for x in us.gail(absorbing=False)._weights(counts)] == [1, 1]
 
 
 def test_the_value_of_the_absorbing_state_is_its_reward_over_one_minus_gamma(moved, data):

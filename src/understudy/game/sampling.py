@@ -1,4 +1,4 @@
-"""Uniform samples of rows: from one dataset, from two together, and half from each.
+"""Uniform samples of rows: from one dataset, from two together, and a share from each.
 
 A dataset is padded, and some of its rows may be unusable, for example because their next state was not recorded. `Rows`
 lists the usable ones. If a dataset is empty, `only_where` keeps functions of its padding out of a loss.
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from understudy.core.types import Dataset, Transition
 
@@ -60,13 +60,30 @@ def sample_from_both(
     key: Key[Array, ""], count: int, first: tuple[Transition, Rows], second: tuple[Transition, Rows]
 ) -> Transition:
     """Steps drawn uniformly from the two datasets together."""
-    draw = draw_from_both(key, count, first[1], second[1])
+    return _drawn(draw_from_both(key, count, first[1], second[1]), first[0], second[0])
 
+
+def sample_share(
+    key: Key[Array, ""],
+    count: int,
+    share: Float[Array, ""],
+    first: tuple[Transition, Rows],
+    second: tuple[Transition, Rows],
+) -> Transition:
+    """`share` · `count` steps of the first dataset, rounded up or down at random, then the rest from the second."""
+    round_key, step_key = jax.random.split(key)
+    from_first = jnp.arange(count) < jnp.floor(share * count + jax.random.uniform(round_key))
+    index = jax.random.randint(step_key, (count,), 0, jnp.where(from_first, first[1].size, second[1].size))
+    rows = first[1].row(jnp.where(from_first, index, 0)), second[1].row(jnp.where(from_first, 0, index))
+    return _drawn(Draw(from_first, *rows), first[0], second[0])
+
+
+def _drawn(draw: Draw, first: Transition, second: Transition) -> Transition:
     def pick(a: Array, b: Array) -> Array:
         chosen = a[draw.first]
         return jnp.where(draw.from_first.reshape(-1, *(1,) * (chosen.ndim - 1)), chosen, b[draw.second])
 
-    return jax.tree.map(pick, first[0], second[0])
+    return jax.tree.map(pick, first, second)
 
 
 def sample_halves(

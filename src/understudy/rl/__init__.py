@@ -1,7 +1,7 @@
 """RL players: they improve a policy from experience and rewards, in an imitation game or on the task reward.
 
 Imports game, policies and core. Public: `SAC` (continuous actions), `SoftQ` (discrete actions), `PPO` (both). A new
-player subclasses `rl.base.RLPlayer`.
+player subclasses `rl.base.RLPlayer`. `rl.inverse_q` makes a player without rewards of the first two.
 """
 
 from understudy.rl.ppo import PPO

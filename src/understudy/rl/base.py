@@ -72,6 +72,12 @@ class RLPlayer(eqx.Module):
     @abstractmethod
     def policy(self, state: PlayerState) -> Policy: ...
 
+    def clone(
+        self, state: PlayerState, sample: Callable[[Key[Array, ""]], Batch], steps: int, key: Key[Array, ""]
+    ) -> PlayerState:
+        """The state whose policy is a clone of the steps that `sample` draws. Default: the state as it is."""
+        return state
+
 
 def make_batch(
     steps: Transition,

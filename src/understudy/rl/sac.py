@@ -37,7 +37,7 @@ c is 1 there.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -181,15 +181,26 @@ class SAC(RLPlayer):
 
         `share` is the share of training that is over.
         """
-        adam = optax.adam(lr)
-        temperature = jnp.exp(state.log_temperature) if self.temperature is None else jnp.asarray(self.temperature)
         y = target(  # line 1
-            batch, state.actor, state.targets, temperature, self.discount, noise[1], self.bound_values
+            batch, state.actor, state.targets, self.alpha(state), self.discount, noise[1], self.bound_values
         )
-        (critic_loss, q), gradient = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
+        return self.step_on(lambda critics: critics_loss(critics, batch, y), state, batch, noise[0], lr, share)
+
+    def step_on(
+        self,
+        loss: Callable[[Any], tuple[Float[Array, ""], Float[Array, ""]]],
+        state: SACState,
+        batch: Batch,
+        noise: Float[Array, "n act"],
+        lr: float | Array,
+        share: float | Array,
+    ) -> tuple[SACState, dict[str, Float[Array, ""]]]:
+        """Lines 2 to 5, with the given loss of the critics, which also returns the mean Q-value."""
+        adam, temperature = optax.adam(lr), self.alpha(state)
+        (critic_loss, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
         critics, critics_opt_state = descend(adam, gradient, state.critics, state.critics_opt_state)  # line 2
         (policy_loss, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
-            state.actor, critics, batch, temperature, noise[0], self.cloning_weight
+            state.actor, critics, batch, temperature, noise, self.cloning_weight
         )
         actor, actor_opt_state = descend(adam, gradient, state.actor, state.actor_opt_state)  # line 3
         log_temperature, temperature_opt_state = state.log_temperature, state.temperature_opt_state
@@ -231,6 +242,10 @@ class SAC(RLPlayer):
         """The state whose policy is a clone of the steps that `sample` draws; a Gaussian has the target entropy."""
         act = jax.eval_shape(sample, key).act
         return state._replace(actor=clone(state.actor, sample, steps, self._entropy(act.shape[-1]), key))
+
+    def alpha(self, state: SACState) -> Float[Array, ""]:
+        """The temperature α."""
+        return jnp.exp(state.log_temperature) if self.temperature is None else jnp.asarray(self.temperature)
 
     def _entropy(self, size: int) -> float | Array:
         """The target entropy of `size` actions."""

@@ -32,6 +32,7 @@ Deviations: the paper trains a sampler for continuous actions; here actions are 
 V is bounded. Line 4 is soft actor-critic's.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -123,9 +124,18 @@ class SoftQ(RLPlayer):
         self, state: SoftQState, batch: Batch, lr: float | Array
     ) -> tuple[SoftQState, dict[str, Float[Array, ""]]]:
         """One gradient step of networks and temperature."""
-        adam, temperature = optax.adam(lr), self._temperature(state)
-        y = target(batch, state.targets, temperature, self.discount)  # lines 1 and 2
-        (loss, q), gradient = jax.value_and_grad(critics_loss, has_aux=True)(state.critics, batch, y)
+        y = target(batch, state.targets, self.alpha(state), self.discount)  # lines 1 and 2
+        return self.step_on(lambda critics: critics_loss(critics, batch, y), state, lr)
+
+    def step_on(
+        self,
+        loss: Callable[[MLP], tuple[Float[Array, ""], Float[Array, "2 n actions"]]],
+        state: SoftQState,
+        lr: float | Array,
+    ) -> tuple[SoftQState, dict[str, Float[Array, ""]]]:
+        """Lines 3 to 5, with the given loss of the critics, which also returns the Q-values of all actions."""
+        adam, temperature = optax.adam(lr), self.alpha(state)
+        (value, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
         critics, critics_opt_state = descend(adam, gradient, state.critics, state.critics_opt_state)  # line 3
         mean_entropy = entropy(q[0] / temperature).mean()
         log_temperature, temperature_opt_state = state.log_temperature, state.temperature_opt_state
@@ -133,17 +143,18 @@ class SoftQ(RLPlayer):
             excess = mean_entropy - self.target_entropy * jnp.log(q.shape[-1])
             log_temperature, temperature_opt_state = descend(adam, excess, log_temperature, temperature_opt_state)
         targets = optax.incremental_update(critics, state.targets, self.tau)  # line 5
-        metrics = {"critic_loss": loss, "temperature": temperature, "entropy": mean_entropy, "q": q.mean()}
+        metrics = {"critic_loss": value, "temperature": temperature, "entropy": mean_entropy, "q": q.mean()}
         return SoftQState(critics, critics_opt_state, targets, log_temperature, temperature_opt_state), metrics
 
     def policy(self, state: SoftQState) -> Categorical:
         """softmax(Q_1 / α)."""
-        temperature, net = self._temperature(state), state.critics
+        temperature, net = self.alpha(state), state.critics
         weights, biases = [weight[0] for weight in net.weights], [bias[0, 0] for bias in net.biases]
         weights[-1], biases[-1] = weights[-1] / temperature, biases[-1] / temperature
         return Categorical(MLP(tuple(weights), tuple(biases), net.activation, net.input_indices))
 
-    def _temperature(self, state: SoftQState) -> Float[Array, ""]:
+    def alpha(self, state: SoftQState) -> Float[Array, ""]:
+        """The temperature α."""
         # A fixed temperature comes from the settings, so that it can be swept over with vmap.
         return jnp.asarray(self.temperature) if self.target_entropy is None else jnp.exp(state.log_temperature)
 

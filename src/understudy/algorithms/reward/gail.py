@@ -63,7 +63,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Key
 
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
-from understudy.algorithms.reward.moments import Counts, RewardMoments
+from understudy.algorithms.reward.moments import Counts, RewardMoments, samples_in
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -220,7 +220,7 @@ class GAIL(RewardMatching):
         assert data.new_steps is not None
         replay, old = data.replay, state.moments
         assert isinstance(old, Discriminator)
-        learner_weight, expert_weight = self._weights(counts)
+        learner_weight, expert_weight = counts.alive_weights if self.absorbing else (1.0, 1.0)
 
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             expert_key, learner_key, mix_key = jax.random.split(k, 3)
@@ -244,13 +244,6 @@ class GAIL(RewardMatching):
         value = pair.learner.weight @ jax.nn.softplus(learner) + pair.expert.weight @ jax.nn.softplus(-expert)
         return value + self.gradient_weight * penalty_between(logit, pair, self.gradient_target, key)
 
-    def _weights(self, counts: Counts) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Weights of learner and expert: their shares of time outside the absorbing state, scaled to a sum of 2."""
-        if not self.absorbing:
-            return jnp.ones(()), jnp.ones(())
-        learner, expert = (1 - side.absorbing_share for side in (counts.learner, counts.expert))
-        return 2 * learner / (learner + expert), 2 * expert / (learner + expert)
-
     def _player(self, normalization: Normalization) -> Any:
         return self.ppo if self.player == "ppo" else super()._player(normalization)
 
@@ -272,9 +265,7 @@ class Discriminator(RewardMoments):
 
     def samples(self, steps: Transition, weight: float | Float[Array, ""] = 1.0) -> Samples:
         """Steps in g's coordinates, with actions as vectors and the given total weight."""
-        points = self.kernel.points(steps)
-        count, size = points.shape[0], self.kernel.normalization.obs_mean.shape[0]
-        return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))
+        return samples_in(self.kernel, steps, weight)
 
     def reward(self, steps: Transition) -> Float[Array, " n"]:
         points = self.samples(steps)

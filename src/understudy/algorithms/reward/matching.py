@@ -9,7 +9,7 @@
     6. until payoff ≤ δ
 
 The algorithms differ in line 2: AdRIL averages functional gradients, SQIL's f is constant, GAIL's f takes gradient
-steps, in every update.
+steps, in every update, and HyPE's once a round. IQ-Learn's f follows from the critics of line 3.
 
 Rewards are computed when steps are sampled, so that a new f relabels all of D_π at once. An episode that terminates
 continues in an absorbing state. This state follows itself, so its value is its reward / (1 − γ), without a network.
@@ -209,7 +209,7 @@ class RewardMatching(Algorithm):
 
         moments = move() if self.every_update else jax.lax.cond(first_update, move, lambda: state.moments)  # line 2
         begins = first_update & (jnp.asarray(data.round) == 0)
-        state = state._replace(player=self._started(state, data, player, begins, clone_key))
+        state = state._replace(player=self._started(state, data, player, begins, clone_key), moments=moments)
         experience = self._experience(state, data, moments, counts, player.discount)
         ready = schedule.random_steps_left(data.round, data.update) < schedule.steps_per_env
         improved, metrics = update_when_ready(  # line 3
@@ -220,7 +220,7 @@ class RewardMatching(Algorithm):
         payoff = state.payoff.value(data, steps, counts)  # line 5
         exploded = metrics["critic_loss" if "critic_loss" in metrics else "value_loss"] > self.loss_limit
         small = jnp.asarray(False) if self.delta is None else last_update & (payoff <= self.delta)  # line 6
-        state = state._replace(player=improved, moments=moments, mean=mean)
+        state = state._replace(player=improved, mean=mean)
         metrics = metrics | moments.metrics() | {"payoff": payoff}
         return state, Info(metrics, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded, score=payoff)
 
@@ -253,7 +253,7 @@ class RewardMatching(Algorithm):
         self, state: RewardState, data: RoundData, player: Any, begins: Bool[Array, ""], key: Key[Array, ""]
     ) -> PlayerState:
         """The player's state, after cloning if the run begins."""
-        if not (self.clone_steps and isinstance(player, SAC)):
+        if not self.clone_steps:
             return state.player
 
         def sample(k: Key[Array, ""]) -> Batch:

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from understudy.core.types import Dataset, Transition
+from understudy.core.types import Dataset, Samples, Transition
+from understudy.game.kernels import GaussianKernel
 
 
 class SideCounts(NamedTuple):
@@ -37,6 +38,12 @@ class Counts(NamedTuple):
     @property
     def learner(self) -> SideCounts:
         return jax.tree.map(jnp.add, self.earlier, self.current)
+
+    @property
+    def alive_weights(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Weights of learner and expert: their shares of time outside the absorbing state, scaled to a sum of 2."""
+        learner, expert = (1 - side.absorbing_share for side in (self.learner, self.expert))
+        return 2 * learner / (learner + expert), 2 * expert / (learner + expert)
 
 
 class RewardMoments(eqx.Module):
@@ -101,3 +108,10 @@ def count_expert_steps(demonstrations: Dataset, horizon: Int[Array, ""] | int) -
     counts, last = count_steps(steps, mask, horizon), mask & steps.last
     lengths = jnp.where(last, steps.t + 1, 0).sum().astype(jnp.float32)
     return counts._replace(steps=jnp.where(last.any(), lengths, counts.steps))
+
+
+def samples_in(kernel: GaussianKernel, steps: Transition, weight: float | Float[Array, ""]) -> Samples:
+    """Steps in a kernel's coordinates, for a learned f: actions as vectors, and the given total weight."""
+    points = kernel.points(steps)
+    count, size = points.shape[0], kernel.normalization.obs_mean.shape[0]
+    return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))
