@@ -18,6 +18,7 @@ SAMPLES: dict[Moments, tuple[str, str]] = {
     "reward": ("learner's episodes", "demonstrations"),
     "on-Q": ("learner's episodes", "expert's actions at the learner's states"),
 }
+EMPTY_IN_PAPER = " (empty in the paper)"
 BLOCK = re.compile(r"(<!-- taxonomy -->\n).*?(<!-- /taxonomy -->)", re.DOTALL)
 
 
@@ -25,11 +26,19 @@ def names(moments: Moments) -> list[str]:
     return [name for name, cls in ALGORITHMS.items() if cls.card.moments == moments]
 
 
+def listed(moments: Moments, dual: bool) -> str:
+    """The algorithms of one cell. A fixed loss counts as primal, as in the paper's table."""
+    cell = [f"`{name}`" for name in names(moments) if (ALGORITHMS[name].card.solver == "dual") == dual]
+    return ", ".join(cell) + (EMPTY_IN_PAPER if dual and moments != "reward" else "")
+
+
 def readme_table() -> str:
-    rows = ["| moments | learner's sample | expert's sample | needs | gap | algorithms |", "| --- |" + " --- |" * 5]
+    rows = ["| moments | learner's sample | expert's sample | needs | gap | primal | dual |", "| --- |" + " --- |" * 6]
     for moments, (learner, expert) in SAMPLES.items():
-        listed = ", ".join(f"`{name}`" for name in names(moments))
-        cells = (moments, learner, expert, ", ".join(NEEDS[moments]), BOUNDS[moments], listed)
+        cells = (
+            *(moments, learner, expert, ", ".join(NEEDS[moments]), BOUNDS[moments]),
+            *(listed(moments, dual) for dual in (False, True)),
+        )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 

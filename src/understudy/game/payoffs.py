@@ -17,6 +17,8 @@ Off-Q and on-Q are the same operation, `relabel`, applied to one side or the oth
 minibatches and exact expectations on finite MDPs use the same code.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
@@ -63,8 +65,15 @@ def action_vector(
     A continuous policy gives a sample. A categorical one over `actions` actions gives its probabilities; f of the
     probabilities then stands for the expectation of f, which is exact if f is linear in them.
     """
+    return support_mean(policy, lambda act: as_vector(act, actions), t, obs, key)
+
+
+def support_mean(
+    policy: Policy, features: Callable[[Array], Array], t: Int[Array, ""], obs: Array, key: Key[Array, ""]
+) -> Float[Array, " k"]:
+    """E_{a ~ π(s)} φ(a) in one state: exact if the actions can be enumerated, else at one sample."""
     acts, weights = policy.support(Carry(t, jnp.zeros_like(t)), obs, key)
-    return weights @ jax.vmap(as_vector, (0, None))(acts, actions)
+    return weights @ jax.vmap(features)(acts)
 
 
 def on_q(learner: Samples, expert_policy: Policy, key: Key[Array, ""]) -> Pair:

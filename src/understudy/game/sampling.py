@@ -5,13 +5,16 @@ lists the usable ones. If a dataset is empty, `only_where` keeps functions of it
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from understudy.core.types import Dataset, Transition
+
+Tree = TypeVar("Tree")
+"""Arrays with the same first axis."""
 
 
 class Rows(NamedTuple):
@@ -56,34 +59,31 @@ def draw_from_both(key: Key[Array, ""], count: int, first: Rows, second: Rows) -
     )
 
 
-def sample_from_both(
-    key: Key[Array, ""], count: int, first: tuple[Transition, Rows], second: tuple[Transition, Rows]
-) -> Transition:
-    """Steps drawn uniformly from the two datasets together."""
-    return _drawn(draw_from_both(key, count, first[1], second[1]), first[0], second[0])
+def sample_from_both(key: Key[Array, ""], count: int, first: tuple[Tree, Rows], second: tuple[Tree, Rows]) -> Tree:
+    """Rows of arrays, such as steps, drawn uniformly from two datasets together."""
+    return take_from_both(draw_from_both(key, count, first[1], second[1]), first[0], second[0])
 
 
-def sample_share(
-    key: Key[Array, ""],
-    count: int,
-    share: Float[Array, ""],
-    first: tuple[Transition, Rows],
-    second: tuple[Transition, Rows],
-) -> Transition:
-    """`share` · `count` steps of the first dataset, rounded up or down at random, then the rest from the second."""
-    round_key, step_key = jax.random.split(key)
-    from_first = jnp.arange(count) < jnp.floor(share * count + jax.random.uniform(round_key))
-    index = jax.random.randint(step_key, (count,), 0, jnp.where(from_first, first[1].size, second[1].size))
-    rows = first[1].row(jnp.where(from_first, index, 0)), second[1].row(jnp.where(from_first, 0, index))
-    return _drawn(Draw(from_first, *rows), first[0], second[0])
+def take_from_both(draw: Draw, first: Tree, second: Tree) -> Tree:
+    """The drawn rows."""
 
-
-def _drawn(draw: Draw, first: Transition, second: Transition) -> Transition:
     def pick(a: Array, b: Array) -> Array:
         chosen = a[draw.first]
         return jnp.where(draw.from_first.reshape(-1, *(1,) * (chosen.ndim - 1)), chosen, b[draw.second])
 
-    return jax.tree.map(pick, first, second)
+    drawn: Tree = jax.tree.map(pick, first, second)
+    return drawn
+
+
+def sample_share(
+    key: Key[Array, ""], count: int, share: Float[Array, ""], first: tuple[Tree, Rows], second: tuple[Tree, Rows]
+) -> Tree:
+    """`share` · `count` rows of the first dataset, rounded up or down at random, then the rest from the second."""
+    round_key, step_key = jax.random.split(key)
+    from_first = jnp.arange(count) < jnp.floor(share * count + jax.random.uniform(round_key))
+    index = jax.random.randint(step_key, (count,), 0, jnp.where(from_first, first[1].size, second[1].size))
+    rows = first[1].row(jnp.where(from_first, index, 0)), second[1].row(jnp.where(from_first, 0, index))
+    return take_from_both(Draw(from_first, *rows), first[0], second[0])
 
 
 def sample_halves(

@@ -1,0 +1,185 @@
+"""DAeQuIL's dual: a moment function in closed form, at the states that the learner has visited.
+
+It matches on-Q moments in the form of DAgger and DAeQuIL: the expert is queried in the learner's own states, and the
+game is played in the states of all rounds so far. In DAeQuIL the policy runs no-regret against critics that
+best-respond. Here the moment function f runs no-regret and the policy best-responds with entropy (section 5, dual). The
+paper's taxonomy has no on-Q dual. In a kernel's space f has a closed form (`game.leader`), so only the policy is
+trained by gradient descent:
+
+    Input: queryable expert π_E, demonstrations D_E, policy class Π, kernel K between actions, entropy weight α
+    1. D ← D_E, and f_i = 0 for each of its steps (s_i, a_i)
+    2. for round n:
+    3.     n > 0: roll out π, query π_E in its states, D ← D ∪ {(s, π_E(s))}, f_i = 0 for the new steps
+    4.     for each gradient step, with a minibatch B ~ D:
+    5.         g_i = E_{a ~ π(s_i)} K(a, ·) − K(a_i, ·)                                    for i in B
+    6.         f_i ← f_i + (g_i − f_i) / k_i, the mean of the k_i gradients of step i      for i in B
+    7.         π ← π − η ∇_π [ mean over B of E_{a ~ π(s_i)} f_i(a) − α H(π(s_i)) ]
+
+Lines 4 to 7 are those of AdVIL's dual (`off_q.advil_dual`), on D instead of the demonstrations.
+
+What holds. Let π be the policy that is rolled out and g_n(π) its gradient at the new steps alone. Then U3(π, f) =
+⟨f, g_n(π)⟩, and ‖g_n(π)‖ is the largest U3 over the unit ball: the metric `payoff`, measured before the update. If the
+expert's Q^{π_E}/2T lie in a ball ‖f‖ ≤ R, the gap of that policy is at most 2 R T² ‖g_n(π)‖ (section 4.4), up to the
+sampling error of a round's episodes. R is of order H/T where the expert recovers in H steps, so this is O(εHT). As for
+DAgger and DAeQuIL, a small ‖g_n‖ in some round needs a policy that answers like the expert in all rounds' states.
+
+Reference: Swamy, Choudhury, Bagnell and Wu, "Of Moments and Matching" (2021), section 5 and the dual case of its proof,
+Table 3 (where this cell is empty), and section 6.3.
+
+Deviations from that procedure: the on-Q game itself has the states of the responding policy. Its best response is RL
+against f(s, a) − E_{a' ~ π_E(s)} f(s, a'). This algorithm has aggregated states, as DAgger and DAeQuIL do, and no RL
+player. The best response is one gradient step from the last policy, whose optimizer state continues from round to
+round. Each step counts its own rounds, because a minibatch holds some of them. The last policy is returned. By default
+the policy of continuous actions is deterministic and has no entropy (α = 0); `stochastic` trains a tanh-Gaussian one.
+"""
+
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from understudy.core.errors import check_layers, check_not_negative, check_positive, check_whole
+from understudy.core.types import Dataset, Info, RoundData, Spec
+from understudy.game import QUICK, Algorithm, Card
+from understudy.game.asking import Ask, check_asking, most_answers
+from understudy.game.leader import StepLeaders, functional_gradients, response_loss
+from understudy.game.players import Memory, Player, gradient
+from understudy.game.sampling import Rows, draw_from_both, take_from_both, with_actions
+from understudy.policies import NetworkPolicy, Normalized, Policy, deterministic_policy, stochastic_policy
+from understudy.policies.normalization import Normalization
+
+
+class DAeQuILDualState(NamedTuple):
+    policy: NetworkPolicy
+    memory: Memory
+    leaders: StepLeaders
+    """f at the demonstrated steps, then at the aggregated ones."""
+    normalization: Normalization
+    aggregated: Dataset
+    """The learner's states of all rounds with the expert's actions."""
+
+
+class DAeQuILDual(Algorithm):
+    """The dual of DAeQuIL: a moment function in closed form against a policy in the learner's own states."""
+
+    card: ClassVar[Card] = Card(
+        name="daequil_dual",
+        title="DAeQuIL's dual",
+        moments="on-Q",
+        solver="dual",
+        needs=("demonstrations", "environment", "expert"),
+        actions=("continuous", "discrete"),
+        collects="episodes, and the expert's actions in their states",
+        reference="Swamy et al. 2021, section 5",
+    )
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "forest": {"bandwidth": 0.25},
+        QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5},
+    }
+    has_critic: ClassVar[bool] = False  # f has a value for each answered step, and does not see its state
+    small: ClassVar[dict[str, Any]] = {
+        "rounds": 2,
+        "gradient_steps": 2,
+        "batch_size": 8,
+        "hidden": (8,),
+        "features": 8,
+        "episodes_per_round": 2,
+    }
+
+    bandwidth: float = 2.0
+    """Bandwidth of the kernel between continuous actions in [-1, 1], in multiples of √d for d dimensions."""
+    features: int = eqx.field(static=True, default=64)
+    """Random features of that kernel."""
+    entropy_weight: float = 1e-2
+    """Weight of the policy's entropy, α: for discrete actions, and with `stochastic`."""
+    stochastic: bool = eqx.field(static=True, default=False)
+    """Continuous actions: train a tanh-Gaussian policy. It acts by its mode in evaluations."""
+    lr: float = 3e-4
+    """Learning rate of Adam, η."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay (AdamW)."""
+    batch_size: int = eqx.field(static=True, default=32)
+    """Minibatch size."""
+    rounds: int = eqx.field(static=True, default=11)
+    """Rounds. The first is AdVIL's dual on the demonstrations."""
+    episodes_per_round: int = eqx.field(static=True, default=10)
+    """Episodes collected per round."""
+    ask: Ask = eqx.field(static=True, default="all")
+    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
+    queries_per_round: int | None = eqx.field(static=True, default=None)
+    """Queries per round, at most. None: no limit."""
+    gradient_steps: int = eqx.field(static=True, default=2_000)
+    """Gradient steps per round. f moves in each, too."""
+    squash: bool = eqx.field(static=True, default=True)
+    """Continuous actions: apply tanh to the network's output. (Always on with `stochastic`.)"""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    """Hidden layers."""
+
+    def __check_init__(self) -> None:
+        check_positive(bandwidth=self.bandwidth, lr=self.lr)
+        check_not_negative(entropy_weight=self.entropy_weight, weight_decay=self.weight_decay)
+        check_whole(
+            1,
+            features=self.features,
+            batch_size=self.batch_size,
+            rounds=self.rounds,
+            gradient_steps=self.gradient_steps,
+            episodes_per_round=self.episodes_per_round,
+        )
+        check_layers(hidden=self.hidden)
+        check_asking(self.ask, self.queries_per_round, gated=False)
+
+    def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAeQuILDualState:
+        policy_key, kernel_key = jax.random.split(key)
+        policy: NetworkPolicy
+        if self.stochastic:
+            policy = stochastic_policy(policy_key, spec, self.hidden)
+        else:
+            policy = deterministic_policy(policy_key, spec, self.hidden, squash=self.squash)
+        aggregated = Dataset.empty(demonstrations, most_answers(self, spec.horizon))
+        steps = demonstrations.steps.t.shape[0] + aggregated.steps.t.shape[0]
+        leaders = StepLeaders.init(kernel_key, spec, steps, self.features, self.bandwidth)  # lines 1 and 3
+        normalization = Normalization.fit(spec, demonstrations)
+        return DAeQuILDualState(policy, self._player().init(policy), leaders, normalization, aggregated)
+
+    def update(self, state: DAeQuILDualState, data: RoundData, key: Key[Array, ""]) -> tuple[DAeQuILDualState, Info]:
+        payoff_key, steps_key = jax.random.split(key)
+        answered = with_actions(data.queried, data.answers)
+        payoff = self._payoff(state, answered, payoff_key)
+        aggregated = state.aggregated.extend(answered)  # line 3
+        demonstrations, player = data.demonstrations, self._player()
+        sources = Rows(None, demonstrations.size), Rows(None, aggregated.size)
+
+        def step(
+            carry: tuple[NetworkPolicy, Memory, StepLeaders], k: Key[Array, ""]
+        ) -> tuple[tuple[NetworkPolicy, Memory, StepLeaders], dict[str, Array]]:
+            policy, memory, leaders = carry
+            batch_key, policy_key = jax.random.split(k)
+            draw = draw_from_both(batch_key, self.batch_size, *sources)  # line 4
+            rows = jnp.where(draw.from_first, draw.first, demonstrations.steps.t.shape[0] + draw.second)
+            batch = state.normalization.encode(take_from_both(draw, demonstrations.steps, aggregated.steps))
+            loss = partial(response_loss, leaders, rows, batch, self.entropy_weight)  # lines 5 to 7
+            policy, memory, (value, (leaders, metrics)) = player.move(policy_key, policy, memory, loss)
+            return (policy, memory, leaders), {"loss": value, "distance": metrics["distance"]}
+
+        start = (state.policy, state.memory, state.leaders)
+        (policy, memory, leaders), metrics = jax.lax.scan(step, start, jax.random.split(steps_key, self.gradient_steps))
+        state = DAeQuILDualState(policy, memory, leaders, state.normalization, aggregated)
+        return state, Info({name: values.mean() for name, values in metrics.items()} | {"payoff": payoff})
+
+    def policy(self, state: DAeQuILDualState) -> Policy:
+        return Normalized(state.policy, state.normalization)
+
+    def _payoff(self, state: DAeQuILDualState, answered: Dataset, key: Key[Array, ""]) -> Float[Array, ""]:
+        """‖g_n(π)‖ at the new steps, 0 if there are none: the largest U3 of the policy that was rolled out."""
+        batch = state.normalization.encode(answered.steps)
+        _, gradients = functional_gradients(state.leaders, state.policy, batch, key)
+        squares = jnp.where(answered.mask, jnp.square(gradients).sum(1), 0)
+        return jnp.sqrt(squares.sum() / jnp.maximum(answered.size, 1))
+
+    def _player(self) -> Player:
+        return gradient(optax.adamw(self.lr, weight_decay=self.weight_decay), aux=True)
