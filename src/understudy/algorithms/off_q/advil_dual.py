@@ -91,7 +91,7 @@ class AdVILDual(Algorithm):
     """Bandwidth of the kernel between continuous actions in [-1, 1], in multiples of √d for d dimensions."""
     features: int = eqx.field(static=True, default=64)
     """Random features of that kernel."""
-    entropy_weight: float = 1e-2
+    entropy_weight: float = 1e-3
     """Weight of the policy's entropy, α: for discrete actions, and with `stochastic`."""
     stochastic: bool = eqx.field(static=True, default=False)
     """Continuous actions: train a tanh-Gaussian policy. It acts by its mode."""

@@ -77,7 +77,8 @@ class DAeQuILDual(Algorithm):
         reference="Swamy et al. 2021, section 5",
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "forest": {"bandwidth": 0.25},
+        "lander": {"gradient_steps": 3_000},
+        "forest": {"bandwidth": 0.1, "lr": 1e-3, "hidden": (128, 128)},
         QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5},
     }
     has_critic: ClassVar[bool] = False  # f has a value for each answered step, and does not see its state
@@ -94,7 +95,7 @@ class DAeQuILDual(Algorithm):
     """Bandwidth of the kernel between continuous actions in [-1, 1], in multiples of √d for d dimensions."""
     features: int = eqx.field(static=True, default=64)
     """Random features of that kernel."""
-    entropy_weight: float = 1e-2
+    entropy_weight: float = 1e-3
     """Weight of the policy's entropy, α: for discrete actions, and with `stochastic`."""
     stochastic: bool = eqx.field(static=True, default=False)
     """Continuous actions: train a tanh-Gaussian policy. It acts by its mode in evaluations."""
