@@ -9,7 +9,7 @@ import numpy as np
 
 from understudy.core.statistics import Sample, interval
 from understudy.studies.curves import LAST, LOWEST
-from understudy.studies.published import FindPublished, nothing_published
+from understudy.studies.published import FindPublished, Published, nothing_published
 from understudy.studies.records import position
 from understudy.studies.report.formatting import bracket, plural, plus_minus
 from understudy.studies.report.learners import (
@@ -17,6 +17,7 @@ from understudy.studies.report.learners import (
     LearnerResults,
     Record,
     TaskResults,
+    citations,
     group_by_task,
     without_result,
 )
@@ -90,6 +91,7 @@ def markdown(records: Sequence[Record], find_published: FindPublished = nothing_
             lines.append(f"The expert's return is {plus_minus(Sample(task.expert, float('nan'), 1))}. {CAPTION}")
         else:
             lines.append(CAPTION)
+        lines += [f"Published: {_escape(text)}." for text in citations(task)]
         parts.append("\n\n".join(lines))
     unfinished = without_result(records)
     if unfinished:
@@ -156,13 +158,17 @@ def _published_row(learner: LearnerResults) -> Row | None:
         last_five = Sample(float(np.mean(means[-LAST:])), float("nan"), 1)
         lowest = Sample(min(means[-LOWEST:]), float("nan"), 1)
         numbers = (_both(curve[-1]), _both(last_five), empty, _both(lowest), empty)
-        return Row(f"{published.name}, published ({count})", str(curve[-1].size), numbers, published=True)
+        return Row(_published_name(published, count), str(curve[-1].size), numbers, published=True)
     point = published.by_trajectories.get(learner.trajectories)
     if point is None:
         return None
     count = plural(learner.trajectories, "trajectory")
     numbers = (empty, empty, _both(point), empty, empty)
-    return Row(f"{published.name}, published ({count})", str(point.size), numbers, published=True)
+    return Row(_published_name(published, count), str(point.size), numbers, published=True)
+
+
+def _published_name(published: Published, count: str) -> str:
+    return f"{published.name}, published ({count}{'; ' if published.source else ''}{published.source})"
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
