@@ -110,7 +110,7 @@ def report_command(
     out: Annotated[Path_, default("the study's directory")] = None,
     clips: bool = True,
     all_clips: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    compare: Annotated[tuple[str, str] | None, arg(metavar="A B"), default("report one study")] = None,
+    compare: Annotated[tuple[str, ...], arg(metavar="A B", help_behavior_hint="(default: report one study)")] = (),
     imports: Imports = (),
 ) -> None:
     """Write the report of a study: a page (HTML), figures (PNG, SVG), a Markdown table and a CSV file.
@@ -126,7 +126,9 @@ def report_command(
         imports: Module with code that the study names, such as "module:Class". Give it once for each module.
     """
     _allow(imports)
-    if compare is not None:
+    if compare:
+        if len(compare) != 2:
+            raise SettingError(f"--compare names {plural(len(compare), 'study')}: give two, as files or directories")
         if study is not None:
             raise SettingError(f"STUDY is '{quoted(study)}', and --compare names two others: leave out one of them")
         if all_clips or not clips:

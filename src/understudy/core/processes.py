@@ -38,7 +38,7 @@ def start_python(arguments: Sequence[str], **options: Any) -> "subprocess.Popen[
 
 
 def typed_command() -> str:
-    """The command that the person typed, for a shell: this process's, or in a helper that of the one which started it."""
+    """The command that the person typed, or the command of the process that started this helper."""
     inherited = os.environ.get(COMMAND)
     if inherited:
         return inherited

@@ -68,6 +68,8 @@ class Chart:
     """What a point's mean and standard error are over."""
     statistic: str = ""
     """What the number of a point is, if it is no mean."""
+    faint: bool = False
+    """Draw bands lighter, because many of them coincide."""
     mark: float | None = None
     """The x of the expert, a vertical line."""
     x: tuple[float, float] = field(init=False)
@@ -96,11 +98,12 @@ class Chart:
         keys = "".join(self._key(number_, one) for number_, one in enumerate(self.series))
         expert = '<span class="key plain expert"><i></i>the expert</span>' if self.has_expert else ""
         ticks_y = ticks(*self.y)
-        labels_y = "".join(f'<span style="bottom:{self._height(y):.2f}%">{_short(y)}</span>' for y in ticks_y)
-        gutter = max(len(_short(y)) for y in ticks_y)
+        labels_y = "".join(f'<span style="bottom:{self._height(y):.2f}%">{short_number(y)}</span>' for y in ticks_y)
+        gutter = max(len(short_number(y)) for y in ticks_y)
         labels_x = "".join(f'<span style="left:{left:.2f}%">{escape(text)}</span>' for left, text in self._labels_x())
         return (
-            f'<figure class="chart" data-chart="{index}"><figcaption>{escape(self.title)}</figcaption>'
+            f'<figure class="chart{" faint" if self.faint else ""}" data-chart="{index}">'
+            f"<figcaption>{escape(self.title)}</figcaption>"
             f'<div class="legend">{keys}{expert}{toggle if seeds else ""}</div>'
             f'<div class="plot" style="--gutter:{gutter}ch"><div class="y" aria-hidden="true">{labels_y}</div>'
             f'<div class="area">{self._svg(index, ticks_y)}<div class="cursor" hidden></div></div>'
@@ -220,7 +223,9 @@ class Chart:
 
     def _labels_x(self) -> list[tuple[float, str]]:
         left, right = self.x
-        named = list(enumerate(self.categories)) if self.categories else [(x, _short(x)) for x in ticks(left, right)]
+        named = (
+            list(enumerate(self.categories)) if self.categories else [(x, short_number(x)) for x in ticks(left, right)]
+        )
         return [(100 * (x - left) / (right - left), text) for x, text in named]
 
     def _name_x(self, x: float) -> str:
@@ -247,7 +252,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
-def _short(value: float) -> str:
+def short_number(value: float) -> str:
     """The label of a tick: 250k, 1.5M, −1,000, 0.2."""
     size = abs(value)
     if size >= 1e6:

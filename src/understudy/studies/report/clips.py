@@ -61,18 +61,21 @@ def task_clips(task: Task, results: TaskResults, store: Store, every: bool = Fal
         record = next(record for record in learner.records if record["config"]["seed"] == seed)
         clips.append(_drawn(_caption(learner, seed), task, lambda key=record["key"]: store.load_policy(key)))
     if clips:
-        clips.append(_expert_clip(task, results, loaded_policy(store, results)))
+        clips.insert(1, _expert_clip(task, results, loaded_policy(store, results)))  # beside the best
     return clips
 
 
-def clip(actor: Actor, env: Any, seed: int = 0, deterministic: bool = True) -> bytes:
-    """A GIF or PNG of a rollout. Raises RenderError if the task cannot be drawn here."""
+def clip(actor: Actor, env: Any, seed: int = 0, deterministic: bool = True, colour: str = drawing.LEARNER) -> bytes:
+    """A GIF or PNG of a rollout. Raises RenderError if the task cannot be drawn here.
+
+    Flights through the forest are drawn in `colour`, and are stochastic if the policy does not act deterministically.
+    """
     environment = completed(make_unfinished(env), actor)
     check_fits(actor, environment)
     if isinstance(environment, Forest):
         picture, (axis,) = drawing.figure(1)
         flights = rollout(environment, actor.policy, FLIGHTS, seed, deterministic)
-        drawing.draw_forest(axis, environment, [flights], drawing.LEARNER, "")
+        drawing.draw_forest(axis, environment, [flights], colour, "")
         return _png(picture)
     every = max(1, min(environment.spec.horizon, STEPS) // FRAMES)
     frames, per_second = film(actor, environment, seed, STEP_TIMEOUT)
@@ -106,8 +109,10 @@ def _drawn(caption: str, task: Task, load: Any) -> Clip:
     """The clip of a policy that `load` returns (with whether it acts deterministically), or why there is none."""
     try:
         loaded = load()
-        actor, deterministic = loaded if isinstance(loaded, tuple) else (loaded, True)
-        return Clip(caption, clip(actor, task.named_env, deterministic=deterministic))
+        if isinstance(loaded, Actor):
+            return Clip(caption, clip(loaded, task.named_env))
+        expert, deterministic = loaded
+        return Clip(caption, clip(expert, task.named_env, 0, deterministic, drawing.EXPERT))
     except Exception as error:  # noqa: BLE001 (for example actions that are not finite, or no memory for frames)
         known = isinstance(error, UnderstudyError)
         reason = quoted(error if known else f"{type(error).__name__}: {error}", LONGEST_REASON)

@@ -144,6 +144,7 @@ def _profile_chart(title: str, by_name: Mapping[str, Sequence[Scored]], colours:
         over="runs",
         statistic="share of runs above [95% interval]",
         mark=1.0,
+        faint=True,
     )
 
 
