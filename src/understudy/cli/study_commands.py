@@ -128,7 +128,9 @@ def report_command(
     _allow(imports)
     if compare:
         if len(compare) != 2:
-            raise SettingError(f"--compare names {plural(len(compare), 'study')}: give two, as files or directories")
+            raise SettingError(
+                f"--compare names {quoted(' '.join(compare))}: give two studies, as files or directories"
+            )
         if study is not None:
             raise SettingError(f"STUDY is '{quoted(study)}', and --compare names two others: leave out one of them")
         if all_clips or not clips:

@@ -16,9 +16,9 @@ GENERATOR = '<meta name="generator" content="understudy study report --compare">
 NOTE = (
     "B − A, of the mean returns of the final policies, with its 95% interval (Student's t over pairs of the same seed "
     "where both have the same seeds, else Welch's t). Blue: B returns more. Orange: A returns more. Grey: the interval "
-    "contains 0. About one row in twenty excludes 0 by chance."
+    "contains 0. A line that touches the edge goes further. About one row in twenty excludes 0 by chance."
 )
-WIDTH, REACH = 1000.0, 3.0
+WIDTH, REACH = 1000.0, 5.0
 """Width of a drawing, and how many times the largest difference its axis reaches at most."""
 
 

@@ -81,9 +81,8 @@ def _normalise(
         random = random_returns.get(task.env, NOT_MEASURED)
         learners = [learner for learner in task.learners if learner.curve.final]
         if isinstance(random, str) or task.expert is None:
-            left_out.append(
-                f"{task.name} ({random if isinstance(random, str) else 'the expert’s return is not known'})"
-            )
+            reason = random if isinstance(random, str) else "the expert's return is not known"
+            left_out.append(f"{task.name} ({reason})")
             continue
         try:
             found = [
