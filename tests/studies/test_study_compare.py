@@ -144,7 +144,7 @@ def test_command_writes_a_page_and_a_table_and_replaces_only_its_own(pair, monke
     assert {float(row["difference"]) for row in rows} == {0.0}
     assert "On Pendulum, B returns more than A in 0 of 2 rows" in capsys.readouterr().out
     (out / "compare.html").write_text("mine")
-    assert command(monkeypatch, "--compare", "a.toml", "b.toml") == 1
+    assert command(monkeypatch, "--compare", "a.toml", "b.toml") == 2
     assert "is not a file that this command wrote" in capsys.readouterr().err
     assert (out / "compare.html").read_text() == "mine"
 
@@ -178,6 +178,7 @@ def test_bad_input_is_one_line_and_writes_nothing(pair, monkeypatch, capsys, wor
 
 
 def test_clips_say_whose_they_are_with_the_experts_beside_and_every_algorithm_on_request(pair, monkeypatch):
+    monkeypatch.setattr("understudy.studies.report.clips.clip", lambda *given, **named: b"GIF89a")
     assert command(monkeypatch, "a.toml") == 0
     page = (pair / "runs/a/report.html").read_text()
     captions = re.findall(r"<figure class=clip>.*?<figcaption>(.*?)</figcaption>", page)
