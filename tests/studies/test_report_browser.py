@@ -43,7 +43,7 @@ def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     clips = {"AntBulletEnv-v0": [Clip("bc, seed 2", dot), Clip("The expert", "no display")]}
     random = {CHEETAH: -1400.0, "AntBulletEnv-v0": 300.0}
-    page = render(records, "A study", "study report", clips, (), find_published, random, "[[task]]\n" + "x" * 500)
+    page = render(records, "A study", "study report", clips, (), find_published, random, None, "[[task]]\n" + "x" * 500)
     path.write_text(page, encoding="utf-8")
     return path
 

@@ -3,19 +3,28 @@
 import csv
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import understudy as us
 from support.study_directories import TEXT, make_directory, policy, record
 from support.study_records import make_record
 from understudy.cli.main import main
+from understudy.collect.recording import record as record_episodes
 from understudy.core.errors import SettingError
+from understudy.evaluation.certificates import certify
 from understudy.studies import Store, Study
+from understudy.studies.groups import study_records
 from understudy.studies.plan import Protocol
+from understudy.studies.report import certified, markdown, render
+from understudy.studies.report.certified import certificate_cells
+from understudy.studies.report.clips import expert_of
 from understudy.studies.report.compare import COLUMNS, Side, compare_studies, csv_rows, protocol_differences
 from understudy.studies.report.compare_page import GENERATOR, render_comparison
+from understudy.studies.report.learners import group_by_task
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -160,6 +169,7 @@ def test_command_writes_a_page_and_a_table_and_replaces_only_its_own(pair, monke
         (["a.toml", "--compare", "a.toml", "b.toml"], "leave out one of them"),
         (["--all-clips", "--compare", "a.toml", "b.toml"], "--compare has no clips"),
         (["a.toml", "--all-clips", "--no-clips"], "exclude each other"),
+        (["a.toml", "--certificates", "2"], "certificates is 2"),
         ([], "no STUDY"),
     ],
 )
@@ -179,6 +189,7 @@ def test_bad_input_is_one_line_and_writes_nothing(pair, monkeypatch, capsys, wor
 
 def test_clips_say_whose_they_are_with_the_experts_beside_and_every_algorithm_on_request(pair, monkeypatch):
     monkeypatch.setattr("understudy.studies.report.clips.clip", lambda *given, **named: b"GIF89a")
+    monkeypatch.setattr("understudy.studies.report.figures.draw", lambda *given: [])
     assert command(monkeypatch, "a.toml") == 0
     page = (pair / "runs/a/report.html").read_text()
     captions = re.findall(r"<figure class=clip>.*?<figcaption>(.*?)</figcaption>", page)
@@ -192,3 +203,52 @@ def test_clips_say_whose_they_are_with_the_experts_beside_and_every_algorithm_on
     page = (pair / "runs/a/report.html").read_text()
     assert page.count("data:image/gif") == 3
     assert "<li><code>understudy study report a.toml --all-clips</code></li>" in page
+
+
+# --- certificates -----------------------------------------------------------------------------------------------------
+
+
+def stored(name):
+    """A finished study: its task with results, and its store."""
+    study, store = Study.load(f"{name}.toml"), Store(f"runs/{name}")
+    (results,) = group_by_task(study_records(study.groups(), store))
+    return study.tasks[0], results, store
+
+
+def test_the_certificate_of_a_row_is_the_largest_bound_of_its_seeds_on_fresh_episodes(pair):
+    task, results, store = stored("a")
+    first = replace(results, learners=results.learners[:1])
+    cells = certificate_cells(task, first, store, us.load("Pendulum"), 20)
+    judges = record_episodes("Pendulum", "scripted", 20, certified.SEED, progress=False)
+    found = [
+        certify(
+            store.load_policy(one["key"]),
+            judges,
+            "Pendulum",
+            moments=("reward",),
+            episodes=20,
+            confidence=1 - 0.05 / 2,
+            seed=certified.SEED,
+        )[0]
+        for one in results.learners[0].records
+    ]
+    bound, told = cells["one"]
+    assert bound == f"≤ {max(one.bound for one in found):.0f} of 283"
+    assert told == f"({sum(one.different for one in found)} of 2 seeds differ from the expert)"
+    records = [record for learner in first.learners for record in learner.records]
+    assert bound in render(records, "t", "c", certificates={"Pendulum": cells})
+    assert bound in markdown(records, certificates={"Pendulum": cells})
+
+
+def test_without_the_expert_the_demonstrations_that_no_run_was_given_judge(pair, capsys):
+    """The expert of demonstrations from a file is not known, so the scripted one must not stand for it."""
+    demos = us.load("Pendulum", episodes=4)
+    demos.save(pair / "mine.npz")
+    for count, enough in ((1, True), (2, False)):
+        finished(pair, f"own{count}", TEXT.replace("trajectories = 1", f'trajectories = {count}\ndemos = "mine.npz"'))
+        task, results, store = stored(f"own{count}")
+        first = replace(results, learners=results.learners[:1])
+        _, told = certificate_cells(task, first, store, demos, 10)["one"]
+        assert ("seeds differ from the expert" in told) == enough
+        assert ("2 demonstrations were not used to train, at least 3 are needed" in told) != enough
+    assert expert_of(task) is None

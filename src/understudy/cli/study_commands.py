@@ -20,7 +20,7 @@ from understudy.core.statistics import Sample, interval
 from understudy.core.storage import atomic_file, make_directory
 from understudy.core.text import quoted
 from understudy.studies.cells import STUDY, Store
-from understudy.studies.groups import MISSING, Group, study_records
+from understudy.studies.groups import MISSING, Group, load_demonstrations, study_records
 from understudy.studies.plan import Study
 from understudy.studies.reading import from_dict
 from understudy.studies.records import FINAL
@@ -29,6 +29,8 @@ from understudy.train.tables import write_csv
 
 REPORT = ("report.html", "table.md", "results.csv", "figure.png", "figure.svg")
 """Files of a report."""
+FEWEST_EPISODES = 10
+"""Episodes of a certificate: the first tenth fits the kernel and is not judged."""
 StudyArgument = Annotated[Positional[str], arg(metavar="STUDY")]
 
 
@@ -71,7 +73,7 @@ def run_command(
         summary = run(study, directory, jobs, worker_command=["-m", "understudy", "study", "run", str(file), *options])
     summary.print(study, directory)
     if report and not summary.failed:
-        _write_report(*_load(str(directory)), None, True, False)
+        _write_report(*_load(str(directory)))
     if summary.failed:
         sys.exit(1)
 
@@ -110,6 +112,7 @@ def report_command(
     out: Annotated[Path_, default("the study's directory")] = None,
     clips: bool = True,
     all_clips: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    certificates: Annotated[int | None, default("no certificates")] = None,
     compare: Annotated[tuple[str, ...], arg(metavar="A B", help_behavior_hint="(default: report one study)")] = (),
     imports: Imports = (),
 ) -> None:
@@ -122,6 +125,8 @@ def report_command(
         out: Directory to write to. With --compare: out/compare-A-B.
         clips: Include a clip of the best policy of each task that can be drawn here, and of the expert.
         all_clips: Include a clip of every algorithm, not only of the best one.
+        certificates: Add a column with a certificate of the imitation gap, from this many fresh episodes of each policy
+            and of the expert (docs/certificates.md).
         compare: Two studies, as files or directories.
         imports: Module with code that the study names, such as "module:Class". Give it once for each module.
     """
@@ -133,8 +138,10 @@ def report_command(
             )
         if study is not None:
             raise SettingError(f"STUDY is '{quoted(study)}', and --compare names two others: leave out one of them")
-        if all_clips or not clips:
-            raise SettingError("--all-clips and --no-clips are for the report of one study: --compare has no clips")
+        if all_clips or not clips or certificates is not None:
+            raise SettingError(
+                "--compare has no clips and no certificates: leave out --all-clips, --no-clips and --certificates"
+            )
         from understudy.cli.study_compare import compare_command
 
         compare_command(_load(compare[0]), _load(compare[1]), out)
@@ -143,12 +150,17 @@ def report_command(
         raise SettingError("no STUDY: give a study file or directory, or two of them with --compare A B")
     if all_clips and not clips:
         raise SettingError("--all-clips and --no-clips exclude each other: leave out one of them")
-    _write_report(*_load(study), out, clips, all_clips)
+    if certificates is not None:
+        check_whole(FEWEST_EPISODES, certificates=certificates)
+    _write_report(*_load(study), out, clips, all_clips, certificates)
 
 
-def _write_report(plan: Study, store: Store, out: Any, clips: bool, all_clips: bool) -> None:
+def _write_report(
+    plan: Study, store: Store, out: Any = None, clips: bool = True, all_clips: bool = False, episodes: int | None = None
+) -> None:
     from understudy.paper.published import find_published
     from understudy.studies.report import figures, html, table
+    from understudy.studies.report.certified import certificate_cells
     from understudy.studies.report.clips import task_clips
     from understudy.studies.report.learners import group_by_task
     from understudy.studies.report.random_policy import random_return
@@ -164,12 +176,16 @@ def _write_report(plan: Study, store: Store, out: Any, clips: bool, all_clips: b
     shown = {task.env: task for task in plan.tasks if task.env in tasks}
     images = {env: task_clips(task, tasks[env], store, all_clips) for env, task in shown.items()} if clips else {}
     random = {env: random_return(task, tasks[env], store, plan.protocol.eval_episodes) for env, task in shown.items()}
-    title, text = str(plan.title), plan.text
-    page = html.render(records, title, typed_command(), images, quarantined, find_published, random, text)
+    certified = {}
+    if episodes is not None:
+        given = load_demonstrations(plan)
+        certified = {e: certificate_cells(task, tasks[e], store, given[e], episodes) for e, task in shown.items()}
+    about = (str(plan.title), typed_command(), images, quarantined, find_published)
+    page = html.render(records, *about, random, certified, plan.text)
     with atomic_file(directory / "report.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
     with atomic_file(directory / "table.md") as temporary:
-        temporary.write_text(table.markdown(records, find_published), encoding="utf-8")
+        temporary.write_text(table.markdown(records, find_published, certified), encoding="utf-8")
     write_csv(directory / "results.csv", table.COLUMNS, table.result_rows(records))
     drawn = figures.draw(records, directory / "figure", find_published)
     files = ", ".join(["table.md", "results.csv", *(path.name for path in drawn)])

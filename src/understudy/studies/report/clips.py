@@ -15,16 +15,16 @@ import numpy as np
 
 from understudy.collect.acting import acting_expert
 from understudy.collect.rollouts import rollout
-from understudy.core.errors import RenderError, UnderstudyError
+from understudy.core.errors import NeedsError, RenderError, UnderstudyError
 from understudy.core.text import quoted
-from understudy.envs import Forest, make_unfinished
+from understudy.envs import JAX_ENVIRONMENTS, Forest, make_unfinished
 from understudy.evaluation import drawing
 from understudy.evaluation.rendering import film
 from understudy.evaluation.returns import completed
 from understudy.evaluation.video import gif
 from understudy.policies.actor import Actor, check_fits
 from understudy.studies.cells import Store
-from understudy.studies.plan import Task
+from understudy.studies.plan import BUNDLED, Task
 from understudy.studies.records import FINAL
 from understudy.studies.report.comparisons import ranked
 from understudy.studies.report.formatting import number, plural
@@ -91,13 +91,25 @@ def _caption(learner: LearnerResults, seed: int) -> str:
     return f"{learner.name}, seed {seed} ({which}): {returned}"
 
 
+def expert_of(task: Task) -> str | None:
+    """The expert of a task, for `as_expert`. None if it is only known by demonstrations from elsewhere."""
+    if task.expert is not None:
+        return task.expert
+    if task.demos != BUNDLED:
+        return None
+    return "scripted" if task.env in JAX_ENVIRONMENTS else BUNDLED
+
+
 def _expert_clip(task: Task, results: TaskResults, actor: Actor | None) -> Clip:
     """The clip of the task's expert, by default the environment's scripted or bundled one."""
     returned = "" if results.expert is None else f": its demonstrations return {number(results.expert)} on average"
 
     def expert() -> tuple[Actor, bool]:
+        given = expert_of(task)
+        if given is None:
+            raise NeedsError('only its demonstrations are known: expert = "..." in the [[task]] names the expert')
         environment = make_unfinished(task.named_env)
-        acting = acting_expert(task.expert, environment if actor is None else completed(environment, actor))
+        acting = acting_expert(given, environment if actor is None else completed(environment, actor))
         if acting.policy is None:
             raise RenderError("the expert is a function, and only policies are drawn")
         return Actor(acting.policy, acting.spec), acting.deterministic

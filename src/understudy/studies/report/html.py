@@ -12,6 +12,8 @@ from html import escape
 from understudy.algorithms import find
 from understudy.core.errors import SettingError, UnderstudyError
 from understudy.studies.published import FindPublished, nothing_published
+from understudy.studies.report.certified import CAPTION as CERTIFICATE
+from understudy.studies.report.certified import HEADER, CertificateCells
 from understudy.studies.report.chart import Chart, Series
 from understudy.studies.report.clips import Clip
 from understudy.studies.report.comparisons import compare
@@ -47,6 +49,7 @@ def render(
     quarantined: Sequence[tuple[str, str]] = (),
     find_published: FindPublished = nothing_published,
     random_returns: RandomReturns | None = None,
+    certificates: Mapping[str, CertificateCells] | None = None,
     study_file: str = "",
 ) -> str:
     """The report of a study as HTML.
@@ -59,12 +62,13 @@ def render(
         quarantined: Damaged cell files, as (file, reason).
         find_published: Published results to show next to the study's.
         random_returns: Environment → mean return of random actions, for normalised returns.
+        certificates: Environment → the cells of a column of certificates.
         study_file: Text of the study file.
     """
     tasks = group_by_task(records, find_published)
     colours = {label: index for index, label in enumerate(labels(tasks))}
     charts: list[Chart] = []
-    sections = [_task_section(task, colours, charts, clips or {}) for task in tasks]
+    sections = [_task_section(task, colours, charts, clips or {}, (certificates or {}).get(task.env)) for task in tasks]
     summaries = [summarize(task) for task in tasks] or ["No policy has been evaluated yet."]
     items = "".join(f"<li>{escape(text)}</li>" for text in summaries)
     body = [
@@ -79,7 +83,13 @@ def render(
     return page(title, GENERATOR, body, [chart.data() for chart in charts])
 
 
-def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Chart], clips: Clips) -> str:
+def _task_section(
+    task: TaskResults,
+    colours: Mapping[str, int],
+    charts: list[Chart],
+    clips: Clips,
+    certificates: CertificateCells | None,
+) -> str:
     figures = []
     for chart in [*_curve_charts(task, colours), *_trajectory_charts(task, colours)]:
         figures.append(chart.html(len(charts)))
@@ -93,7 +103,7 @@ def _task_section(task: TaskResults, colours: Mapping[str, int], charts: list[Ch
     return (
         f"<section class='task'><h2>{escape(task.name)}</h2><p>Return of the expert: {expert}.</p>"
         f"{_clips(task, clips)}{''.join(figures)}{f'<p class=note>{escape(note)}</p>' if figures else ''}{cited}"
-        f"{_results(task)}{_comparisons(task)}</section>"
+        f"{_results(task, certificates)}{_comparisons(task)}</section>"
     )
 
 
@@ -159,13 +169,14 @@ def _trajectory_charts(task: TaskResults, colours: Mapping[str, int]) -> list[Ch
     return [Chart(title, "demonstrated trajectories", series, task.expert, [str(count) for count in counts])]
 
 
-def _results(task: TaskResults) -> str:
-    headers, rows = results_table(task)
+def _results(task: TaskResults, certificates: CertificateCells | None) -> str:
+    headers, rows = results_table(task, certificates)
+    caption = f"{task.name}. {CAPTION}" + (f" {CERTIFICATE}" if HEADER in headers else "")
     cells = []
     for row in rows:
         numbers = [f"<b>{mean}</b> <span>{ends}</span>" if mean else "" for mean, ends in row.numbers]
         cells.append([escape(row.name), row.seeds, *numbers])
-    return table(f"{task.name}. {CAPTION}", headers, cells, ["published" if row.published else "" for row in rows])
+    return table(caption, headers, cells, ["published" if row.published else "" for row in rows])
 
 
 def _comparisons(task: TaskResults) -> str:
