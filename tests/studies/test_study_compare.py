@@ -215,18 +215,19 @@ def stored(name):
     return study.tasks[0], results, store
 
 
+@pytest.mark.slow
 def test_the_certificate_of_a_row_is_the_largest_bound_of_its_seeds_on_fresh_episodes(pair):
     task, results, store = stored("a")
     first = replace(results, learners=results.learners[:1])
-    cells = certificate_cells(task, first, store, us.load("Pendulum"), 20)
-    judges = record_episodes("Pendulum", "scripted", 20, certified.SEED, progress=False)
+    cells = certificate_cells(task, first, store, us.load("Pendulum"), 40)
+    judges = record_episodes("Pendulum", "scripted", 40, certified.SEED, progress=False)
     found = [
         certify(
             store.load_policy(one["key"]),
             judges,
             "Pendulum",
             moments=("reward",),
-            episodes=20,
+            episodes=40,
             confidence=1 - 0.05 / 2,
             seed=certified.SEED,
         )[0]
