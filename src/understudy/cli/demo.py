@@ -35,8 +35,8 @@ EVALUATION_EPISODES = 200
 SEEDS = 5
 MADE_BY = "understudy demo"
 CAPTION = (
-    f"Flights: one of each of {SEEDS} seeds, and 12 of the expert; a cross is a crash. The expert often leaves the field "
-    "sideways, which scores 0,\nso a policy can return more. DAeQuIL's moments are ours and see the tree map in training."
+    "Flights: one of each seed, and 12 of the expert; a cross is a crash. The expert often leaves the field sideways,\n"
+    "which scores 0, so a policy can return more. DAeQuIL's moments are ours and see the tree map in training."
 )
 """Under the picture."""
 OWN_FILES = ("demo.png", "demo.json", "demo.csv", *(f"*-*/{name}" for name in RUN_FILES))
