@@ -26,6 +26,7 @@ from understudy.studies.report.learners import (
     citations,
     group_by_task,
     labels,
+    published_learners,
     without_result,
 )
 from understudy.studies.report.markup import page, table
@@ -99,7 +100,9 @@ def _task_section(
     note += "interval of the mean (Student's t over seeds)."
     if any(panel.offline for panel in task.panels()):
         note += " Dashed lines: final policies of algorithms that do not play in the environment; bars at the right."
-    cited = "".join(f"<p class=note>Published: {escape(text)}. Dotted.</p>" for text in citations(task))
+    if published_learners(task):
+        note += " Dotted: published results, with standard errors."
+    cited = "".join(f"<p class=note>Published: {escape(text)}.</p>" for text in citations(task))
     return (
         f"<section class='task'><h2>{escape(task.name)}</h2><p>Return of the expert: {expert}.</p>"
         f"{_clips(task, clips)}{''.join(figures)}{f'<p class=note>{escape(note)}</p>' if figures else ''}{cited}"

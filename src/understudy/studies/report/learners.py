@@ -175,8 +175,12 @@ def group_by_task(records: Sequence[Record], find_published: FindPublished = not
 
 def citations(task: TaskResults) -> list[str]:
     """Where the published results of a task come from, each publication once."""
-    shown = [one.published for one in task.learners if one.published_curve or one.published.by_trajectories]
-    return list(dict.fromkeys(published.citation for published in shown if published.citation))
+    return list(dict.fromkeys(one.published.citation for one in published_learners(task) if one.published.citation))
+
+
+def published_learners(task: TaskResults) -> list[LearnerResults]:
+    """The learners whose algorithm has published results on the task."""
+    return [one for one in task.learners if one.published_curve or one.published.by_trajectories]
 
 
 def labels(tasks: Sequence[TaskResults]) -> list[str]:

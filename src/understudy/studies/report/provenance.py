@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
+from understudy.core.text import printable
 from understudy.studies.report.formatting import plural
 from understudy.studies.report.learners import NO_RESULT, Record, TaskResults
 from understudy.studies.report.markup import table
@@ -47,8 +48,9 @@ def provenance_section(records: Sequence[Record], command: str, study_file: str 
     headers = ("command", "runs", "device", "versions", "date")
     runs = table("How the runs were made.", headers, rows, wrap=True) if rows else ""
     commands = dict.fromkeys([*(run_command for run_command, _, _ in groups), command])
+    text = printable(study_file.expandtabs(4))
     again = "".join(f"<li><code>{escape(one)}</code></li>" for one in commands)
-    file = f"<details><summary>The study file</summary><pre>{escape(study_file)}</pre></details>" if study_file else ""
+    file = f"<details><summary>The study file</summary><pre>{escape(text)}</pre></details>" if text else ""
     return (
         f"<section><h2>Make it again</h2><ol>{again}</ol><p>The last command made this report of "
         f"{plural(sum(len(dates) for dates in groups.values()), 'run')}.</p>{file}{runs}</section>"
