@@ -48,6 +48,13 @@ def discrete() -> us.Demonstrations:
     return us.Demonstrations.from_arrays(observations, actions, lengths, action_space=us.Discrete(3))
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    """A headless Chromium that the browser tests of a module share."""
+    with browser.running() as started:
+        yield started
+
+
 @pytest.fixture
 def optimised():
     """For tests whose programs run so long that optimised code is worth compiling."""

@@ -3,7 +3,6 @@
 import pytest
 
 import understudy as us
-from support import browser
 from support.console import CARTPOLE, PENDULUM, TRAINED, Console, Person
 
 pytest.importorskip("starlette")
@@ -14,15 +13,6 @@ TASKS = {"Pendulum": (PENDULUM, 20), "CartPole-v1": (CARTPOLE, 10)}
 """The rule that the person follows, and the steps of an episode: it ends before the clone has seen enough to go on."""
 SHAPES = [(400, 800, False), (400, 800, True), (1200, 900, False), (1200, 900, True)]
 MODES = ("demonstrate", "watch", "answer", "compare", "progress")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    path = browser.find_chromium()
-    if path is None:
-        pytest.skip(browser.NO_CHROMIUM)
-    with browser.Browser(path) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -14,15 +14,17 @@ from scipy import stats
 import understudy as us
 from support.study_records import CHEETAH, curve_records, make_record, offline_records
 from understudy.core.errors import RenderError, RunError, SettingError
-from understudy.core.statistics import Sample, interval
+from understudy.core.statistics import Sample, interval, mean_of_means, proportion
 from understudy.envs import Forest, Pendulum
 from understudy.evaluation import drawing
+from understudy.paper import published as paper
 from understudy.policies.actor import Actor
 from understudy.studies.published import Published
 from understudy.studies.report import COLUMNS, clip, draw, figures, markdown, render, result_rows
 from understudy.studies.report.chart import Chart, Series, ticks
-from understudy.studies.report.comparisons import compare, compare_means
-from understudy.studies.report.formatting import number, plus_minus
+from understudy.studies.report.clips import Clip
+from understudy.studies.report.comparisons import compare, compare_means, ranked
+from understudy.studies.report.formatting import bracket, number, plus_minus
 from understudy.studies.report.learners import group_by_task, without_result
 from understudy.studies.report.summary import summarize
 from understudy.train.tables import write_csv
@@ -214,9 +216,11 @@ def test_an_offline_algorithm_is_a_horizontal_line_with_its_band(tmp_path, monke
     xs, values = zip(*[(point[0], point[1]) for point in chart["series"][3]["points"]], strict=True)
     assert list(xs) == [25_000 * i for i in range(1, 21)]
     assert set(values) == {plus_minus(clone.curve.final_sample)}
-    line = re.search(r'<g class="series c3".*?<path class="mean" d="M0\.0 ([\d.]+)L1000\.0 ([\d.]+)"', page)
+    group = page.partition('<g class="series c3 level"')[2].partition("</g>")[0]
+    line = re.search(r'<path class="mean" stroke-dashoffset="0" d="M0\.0 ([\d.]+)L1000\.0 ([\d.]+)"', group)
     assert line[1] == line[2]
-    assert "no environment steps" in page
+    assert group.count('class="bar') == 2
+    assert "do not play in the environment" in page
     drawn = []
     monkeypatch.setattr(figures, "draw_level", lambda axis, level, *more: drawn.append(level))
     draw(records, tmp_path / "f.png")
@@ -312,10 +316,127 @@ def test_summary_gives_the_last_return_only_if_it_is_lower_than_the_final_polici
 
 def test_best_learner_is_compared_with_the_others():
     best, *others = compare(group_by_task(curve_records())[0])
-    assert (best.name, best.difference, best.improvement) == ("AdRIL, 20 trajectories", "", "")
-    assert [one.improvement for one in others] == 2 * ["1.000 [1.000, 1.000]"]
+    assert (best.name, best.difference, best.wins) == ("AdRIL, 20 trajectories", "", "")
+    assert [one.wins for one in others] == 2 * ["25 of 25"]
     assert all(one.paired for one in others)
     assert compare(group_by_task([make_record(seed=seed) for seed in range(3)])[0]) == []
+
+
+def test_a_row_of_the_best_algorithm_with_fewer_demonstrations_may_be_second():
+    """Rows are ranked, not algorithms: the second best row is named, and then the best of another algorithm."""
+    levels = (("gail", 5, 500.0), ("gail", 20, 900.0), ("adril", 5, 1500.0), ("adril", 20, 2000.0))
+    records = [
+        make_record(name, seed, trajectories=count, best=best) for name, count, best in levels for seed in range(5)
+    ]
+    (task,) = group_by_task(records)
+    text = summarize(task)
+    assert [one.name_in_sentence for one in ranked(task)] == [
+        f"{name} from {count} trajectories" for name, count, _ in reversed(levels)
+    ]
+    assert text.startswith(f"On {CHEETAH}, adril from 20 trajectories comes closest")
+    assert "adril from 5 trajectories is second" in text
+    assert "gail from 20 trajectories is the best of the other algorithms" in text
+
+
+def test_runs_that_all_diverged_are_not_ranked_above_final_policies():
+    diverged = [make_record("gail", seed, best=3000.0, final=False, status="diverged") for seed in range(3)]
+    (task,) = group_by_task([*diverged, *(make_record("adril", seed, best=1000.0) for seed in range(3))])
+    assert [one.name for one in ranked(task)] == ["adril", "gail"]
+    assert summarize(task).startswith(f"On {CHEETAH}, adril comes closest")
+    assert compare(task) == []
+
+
+def test_the_headline_says_how_many_seeds_of_the_best_diverged():
+    records = [make_record("adril", seed) for seed in range(3)]
+    records.append(make_record("adril", 3, final=False, status="diverged", evaluations=2))
+    assert "1 of its 4 seeds diverged" in summarize(group_by_task(records)[0])
+
+
+def test_ties_count_as_half_a_pair():
+    best = [make_record("adril", seed, evaluations=0) for seed in range(2)]
+    other = [make_record("gail", seed, evaluations=0) for seed in range(2)]
+    for records, returns in ((best, (3.0, 2.0)), (other, (2.0, 1.0))):
+        for record, value in zip(records, returns, strict=True):
+            record["evaluations"][-1]["returns"] = [value]
+    assert compare(group_by_task([*best, *other])[0])[1].wins == "3.5 of 4"
+
+
+def test_published_results_keep_their_citation():
+    def cited(*what):
+        return find_published(*what)._replace(source="Someone et al., 2021", citation="Someone, A Paper, Figure 3")
+
+    page = render(curve_records(), "t", COMMAND, find_published=cited)
+    assert "Published: Someone, A Paper, Figure 3." in page
+    assert "adril, published (20 trajectories; Someone et al., 2021)" in page
+    text = markdown(curve_records(), cited)
+    assert "Published: Someone, A Paper, Figure 3." in text
+
+
+def test_the_papers_numbers_name_the_paper():
+    published = paper.find_published(CHEETAH, "bc", {})
+    assert published.by_trajectories
+    assert "ICML 2021" in published.citation
+
+
+# --- normalised returns -----------------------------------------------------------------------------------------------
+
+
+def exact_records(returns, **named):
+    """Records whose final policies have these mean returns, one for each seed."""
+    records = [make_record(seed=seed, evaluations=0, **named) for seed in range(len(returns))]
+    for record, value in zip(records, returns, strict=True):
+        record["evaluations"][-1]["returns"] = [value]
+    return records
+
+
+def test_normalised_returns_are_0_for_random_actions_and_1_for_the_expert():
+    records = exact_records((0.0, 50.0, 100.0), env="One", expert=100.0)
+    page = render(records, "t", COMMAND, random_returns={"One": 0.0})
+    assert "<b>0.500 ± 0.289</b>" in page
+    assert "Expert-normalised" not in render(records, "t", COMMAND)
+
+
+def test_the_profile_is_the_share_of_runs_above_tau_with_wilsons_interval():
+    records = exact_records((20.0, 60.0, 60.0, 90.0), env="One", expert=100.0)
+    records.append(make_record("adril", 9, env="One", expert=100.0, evaluations=0, final=False, status="diverged"))
+    (chart,) = json.loads(Reader(render(records, "t", COMMAND, random_returns={"One": 0.0})).scripts[0])[-1:]
+    (series,) = chart["series"]
+    for tau, share in ((0.0, 0.8), (0.5, 0.6), (0.85, 0.2), (0.95, 0.0)):
+        _, text, size = min(series["points"], key=lambda point: abs(point[0] - tau))
+        wilson = proportion(5 * share, 5)
+        assert size == 5
+        assert text == f"{number(share)} {bracket(wilson)}"
+    assert chart["statistic"] == "share of runs above [95% interval]"
+
+
+def test_a_profile_pools_tasks_only_if_every_learner_ran_on_all():
+    both = [record for env in ("One", "Two") for record in exact_records((1.0, 2.0), env=env, expert=3.0)]
+    known = {"One": 0.0, "Two": 0.0}
+    assert "all tasks: share of runs" in render(both, "t", COMMAND, random_returns=known)
+    more = [*both, *exact_records((1.0, 2.0), algorithm="bc", env="Two", expert=3.0)]
+    page = render(more, "t", COMMAND, random_returns=known)
+    assert "all tasks: share of runs" not in page
+    assert page.count("share of runs above τ</figcaption>") == 2
+
+
+def test_tasks_that_cannot_be_normalised_are_named_with_the_reason():
+    records = [
+        record
+        for env, expert in (("One", 100.0), ("Two", None), ("Three", -5.0), ("Four", 1.0))
+        for record in exact_records((1.0, 2.0), env=env, expert=expert)
+    ]
+    known = {"One": 0.0, "Two": 0.0, "Three": 0.0, "Four": "no simulator"}
+    text = Reader(render(records, "t", COMMAND, random_returns=known)).text
+    assert "Two (the expert's return is not known)" in text
+    assert "Three (expert is -5: it must be above random, 0)" in text
+    assert "Four (no simulator)" in text
+
+
+def test_the_mean_over_tasks_has_welchs_interval():
+    x, y = np.array([1.0, 2.0, 4.0]), np.array([10.0, 11.0, 15.0, 13.0])
+    found = mean_of_means([Sample.of(x), Sample.of(y)])
+    expected = stats.ttest_ind(x, -y, equal_var=False).confidence_interval(0.95)
+    assert found == pytest.approx(((x.mean() + y.mean()) / 2, expected.low / 2, expected.high / 2))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -400,10 +521,14 @@ def test_clip_is_embedded_and_other_bytes_are_rejected():
     assert gif.startswith(b"GIF89a")
     assert len(gif) < 500_000
     records = [make_record("bc", 0, env="Pendulum", evaluations=0)]
-    (image,) = Reader(render(records, "t", COMMAND, {"Pendulum": gif})).find("img")
+    shown = {"Pendulum": [Clip("BC, seed 0", gif), Clip("The expert", "it has no policy")]}
+    reader = Reader(render(records, "t", COMMAND, shown))
+    (image,) = reader.find("img")
     assert image["src"].startswith("data:image/gif;base64,R0lGOD")
+    assert "BC, seed 0" in reader.text
+    assert "No clip: it has no policy" in reader.text
     with pytest.raises(SettingError, match="PNG, GIF or WebP"):
-        render(records, "t", COMMAND, {"Pendulum": b"<svg onload=alert(1)>"})
+        render(records, "t", COMMAND, {"Pendulum": [Clip("", b"<svg onload=alert(1)>")]})
 
 
 def test_clip_of_a_forest_is_a_picture_and_an_environment_without_rendering_is_an_error():

@@ -5,15 +5,20 @@ import re
 
 import pytest
 
-from support import browser
-from support.study_records import curve_records, make_record, offline_records
+from support.study_records import CHEETAH, curve_records, make_record, offline_records
 from understudy.core.statistics import Sample
+from understudy.studies.plan import Protocol
 from understudy.studies.published import Published
 from understudy.studies.report import render
+from understudy.studies.report.clips import Clip
+from understudy.studies.report.compare import Side, compare_studies
+from understudy.studies.report.compare_page import render_comparison
 
 pytestmark = pytest.mark.slow
 
 HOSTILE = "</script><img src=x onerror=\"document.title='run'\">"
+PROFILES = 1 + 2 + 2 + 2 + 2
+"""Curves of the profiles: of one, two, two, two and two learners, by task and number of trajectories."""
 SIZES = "els => els.map(e => e.getBoundingClientRect()).map(r => [r.width, r.height])"
 VISIBLE = "els => els.filter(e => e.getClientRects().length && getComputedStyle(e).display !== 'none').length"
 
@@ -36,18 +41,11 @@ def file(tmp_path_factory):
     ]
     dot = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
     path = tmp_path_factory.mktemp("report") / "report.html"
-    page = render(records, "A study", "study report", {"AntBulletEnv-v0": dot}, (), find_published)
+    clips = {"AntBulletEnv-v0": [Clip("bc, seed 2", dot), Clip("The expert", "no display")]}
+    random = {CHEETAH: -1400.0, "AntBulletEnv-v0": 300.0}
+    page = render(records, "A study", "study report", clips, (), find_published, random, None, "[[task]]\n" + "x" * 500)
     path.write_text(page, encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    path = browser.find_chromium()
-    if path is None:
-        pytest.skip(browser.NO_CHROMIUM)
-    with browser.Browser(path) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +59,11 @@ def over(page, selector, function):
 
 def test_curves_and_bands_are_visible(desktop):
     means, bands = over(desktop, "path.mean", SIZES), over(desktop, "path.band.wide", SIZES)
-    assert len(means) == 3 + 3 + 2 + 2
+    assert len(means) == 3 + 3 + 2 + 2 + PROFILES
     assert len(bands) >= 3
     assert all(width > 50 and height > 1 for width, height in means + bands)
     areas = over(desktop, ".area", SIZES)
-    assert len(areas) == 3
+    assert len(areas) == 3 + 5
     assert all(width > 600 and height > 200 for width, height in areas)
 
 
@@ -164,7 +162,7 @@ def test_print_hides_toggles_keeps_curves_and_breaks_pages_between_tasks(chromiu
     assert pages >= 3
     page.call("Emulation.setEmulatedMedia", media="print")
     assert over(page, "button.toggle", VISIBLE) == 0
-    assert over(page, "path.mean", VISIBLE) == 10
+    assert over(page, "path.mean", VISIBLE) == 10 + PROFILES
     assert page.run("getComputedStyle(document.querySelectorAll('.task')[1]).breakBefore") == "page"
     assert page.run("document.documentElement.scrollWidth") <= 720
 
@@ -175,3 +173,29 @@ def test_toggles_work_with_the_keyboard(chromium, file):
     for kind in ("rawKeyDown", "char", "keyUp"):
         page.call("Input.dispatchKeyEvent", type=kind, key=" ", code="Space", windowsVirtualKeyCode=32, text=" ")
     assert page.run("document.querySelector('button[data-seeds]').getAttribute('aria-pressed')") == "true"
+
+
+@pytest.mark.parametrize("width", [400, 1100])
+def test_a_comparison_fits_the_screen_and_draws_every_pair(chromium, tmp_path, width):
+    protocol = Protocol(seeds=3)
+    sides = [
+        Side(
+            f"runs/{name}",
+            name + HOSTILE,
+            protocol,
+            [
+                {**one, "display": {**one["display"], "label": f"{one['display']['label']}{HOSTILE}"}}
+                for one in offline_records()
+            ],
+        )
+        for name in "ab"
+    ]
+    path = tmp_path / "compare.html"
+    path.write_text(render_comparison(compare_studies(*sides), ["study report --compare a b"]), encoding="utf-8")
+    page = chromium.page(path, width=width, height=740)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    drawn = over(page, ".forest svg", SIZES)
+    assert len(drawn) == 6
+    assert all(wide > 150 and high > 10 for wide, high in drawn)
+    assert page.errors == []
+    assert page.requests == []

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests, controlled through its DevTools pipe. Needs the standard library only."""
+"""A headless Chromium for tests, controlled through its DevTools pipe. Needs pytest and the standard library only."""
 
 import base64
 import functools
@@ -10,8 +10,12 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -46,6 +50,16 @@ def find_chromium() -> str | None:
         if subprocess.run([path, "--version"], capture_output=True, timeout=TIMEOUT).returncode == 0:
             return path
     return None
+
+
+@contextmanager
+def running() -> "Iterator[Browser]":
+    """A browser for a test. Skips it where there is no Chromium."""
+    path = find_chromium()
+    if path is None:
+        pytest.skip(NO_CHROMIUM)
+    with Browser(path) as started:
+        yield started
 
 
 class Browser:

@@ -34,6 +34,11 @@ from understudy.train.tables import provenance, write_csv
 EVALUATION_EPISODES = 200
 SEEDS = 5
 MADE_BY = "understudy demo"
+CAPTION = (
+    "Flights: one of each seed, and 12 of the expert; a cross is a crash. The expert often leaves the field sideways,\n"
+    "which scores 0, so a policy can return more. DAeQuIL's moments are ours and see the tree map in training."
+)
+"""Under the picture."""
 OWN_FILES = ("demo.png", "demo.json", "demo.csv", *(f"*-*/{name}" for name in RUN_FILES))
 """The files of the demo's directory: a directory that holds others is not replaced."""
 
@@ -87,8 +92,7 @@ def demo(out: str | os.PathLike[str], progress: ProgressBar) -> Rows:
             result.save(partial / f"{env.name.lower()}-{name}")
             if env is forest:
                 paths[name] = [rollout(forest, actor.policy, 1, seed=1) for actor in result.policies[-SEEDS:]]
-        gaps = [score for task, _, score in rows if task == pendulum.name]
-        _draw(forest, paths, gaps, partial / "demo.png")
+        _draw(forest, paths, rows, partial / "demo.png")
         made = provenance()
         write_json(partial / "demo.json", {"made_by": MADE_BY, **made})
         write_csv(partial / "demo.csv", *_table(rows, made))
@@ -106,14 +110,35 @@ def _experiments(forest: Forest, pendulum: Pendulum) -> list[tuple[Algorithm, Fo
     ]
 
 
-def _draw(forest: Forest, paths: dict[str, list[Episodes]], gaps: list[Score], path: Path) -> None:
-    picture, axes = drawing.figure(2, rows=2)
+def _draw(forest: Forest, paths: dict[str, list[Episodes]], rows: Rows, path: Path) -> None:
+    """Four pictures of flights, the returns on Forest, and the gap on Pendulum."""
+    picture, axes = drawing.figure(3, rows=2)
     expert = rollout(forest, forest.expert(), 12, 1, deterministic=False)
-    drawing.draw_forest(axes[0], forest, [expert], drawing.EXPERT, "The expert dodges at random")
-    drawing.draw_forest(axes[1], forest, paths["dagger"], drawing.LEARNER, "DAgger learns the mean and crashes")
-    drawing.draw_forest(axes[2], forest, paths["daequil"], drawing.LINES[2], "DAeQuIL with moments of our own")
-    drawing.draw_gaps(axes[3], gaps, "Pendulum: demonstrations close the gap")
+    drawing.draw_forest(axes[0], forest, [expert], drawing.EXPERT, "The expert dodges left or right")
+    drawing.draw_forest(axes[1], forest, paths["bc"], drawing.LINES[0], "BC learns the mean and crashes")
+    drawing.draw_forest(axes[2], forest, paths["dagger"], drawing.LINES[1], "DAgger does so too")
+    drawing.draw_forest(axes[3], forest, paths["daequil"], drawing.LINES[2], "DAeQuIL, with moments of our own")
+    _draw_returns(axes[4], [(name, score) for task, name, score in rows if task == forest.name])
+    drawing.draw_gaps(axes[5], [score for task, _, score in rows if task == Pendulum.name], "BC on Pendulum")
+    picture.supxlabel(CAPTION, fontsize=10)
     drawing.save(picture, path)
+
+
+def _draw_returns(axis: Any, rows: list[tuple[str, Score]]) -> None:
+    """The returns on Forest, with 95% intervals, and the expert's as a line."""
+    names = [f"{name}\n{score.episodes} demos" for name, score in rows]
+    colors = dict(zip(dict.fromkeys(name for name, _ in rows), drawing.LINES, strict=False))
+    for x, (name, score) in enumerate(rows):
+        mean, low, high = score.learner
+        axis.errorbar(x, mean, yerr=[[mean - low], [high - mean]], color=colors[name], marker="o", capsize=4)
+    expert = rows[0][1].expert
+    assert expert is not None  # it acts from the same starting states
+    axis.axhline(expert.mean, color=drawing.EXPERT, linewidth=1.5)
+    axis.annotate("the expert", (1, expert.mean), (0, 5), textcoords="offset points", color=drawing.EXPERT, ha="center")
+    axis.set(xticks=range(len(rows)), title="Returns in the forest", ylabel="return (mean, 95% t interval over seeds)")
+    axis.set_xticklabels(names, fontsize=8)
+    axis.set_ylim(0, None)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def _table(rows: Rows, made: dict[str, Any]) -> tuple[list[str], list[list[object]]]:

@@ -7,29 +7,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import tyro
 from tyro.conf import Positional, arg
 
 from understudy.core import display
-from understudy.core.errors import RunError, SettingError, UnderstudyError, check_whole
+from understudy.core.errors import RunError, SettingError, check_whole
 from understudy.core.imports import allow_imports, allowed_imports
 from understudy.core.options import FileArgument, Imports, Path_, default
 from understudy.core.paths import check_file_path
-from understudy.core.processes import PARENT, exit_with_parent
+from understudy.core.processes import PARENT, exit_with_parent, typed_command
 from understudy.core.statistics import Sample, interval
 from understudy.core.storage import atomic_file, make_directory
 from understudy.core.text import quoted
 from understudy.studies.cells import STUDY, Store
-from understudy.studies.groups import MISSING, Group, study_records
+from understudy.studies.groups import MISSING, Group, load_demonstrations, study_records
 from understudy.studies.plan import Study
 from understudy.studies.reading import from_dict
 from understudy.studies.records import FINAL
 from understudy.studies.running import last_failure, run
-from understudy.train.tables import provenance, write_csv
+from understudy.train.tables import write_csv
 
 REPORT = ("report.html", "table.md", "results.csv", "figure.png", "figure.svg")
 """Files of a report."""
-LONGEST_REASON = 300
-"""Characters of the reason why there is no clip."""
+FEWEST_EPISODES = 10
+"""Episodes of a certificate: the first tenth fits the kernel and is not judged."""
 StudyArgument = Annotated[Positional[str], arg(metavar="STUDY")]
 
 
@@ -72,7 +73,7 @@ def run_command(
         summary = run(study, directory, jobs, worker_command=["-m", "understudy", "study", "run", str(file), *options])
     summary.print(study, directory)
     if report and not summary.failed:
-        report_command(str(directory))
+        _write_report(*_load(str(directory)))
     if summary.failed:
         sys.exit(1)
 
@@ -107,24 +108,63 @@ def status_command(study: StudyArgument, imports: Imports = ()) -> None:
 
 
 def report_command(
-    study: StudyArgument,
+    study: Annotated[Positional[str | None], arg(metavar="STUDY")] = None,
     out: Annotated[Path_, default("the study's directory")] = None,
     clips: bool = True,
+    all_clips: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    certificates: Annotated[int | None, default("no certificates")] = None,
+    compare: Annotated[tuple[str, ...], arg(metavar="A B", help_behavior_hint="(default: report one study)")] = (),
     imports: Imports = (),
 ) -> None:
     """Write the report of a study: a page (HTML), figures (PNG, SVG), a Markdown table and a CSV file.
 
+    With --compare, write a page and a CSV file of two studies side by side instead.
+
     Args:
         study: Study file or directory.
-        out: Directory to write to.
-        clips: Include a clip of the best policy of each task that can be drawn here.
+        out: Directory to write to. With --compare: out/compare-A-B.
+        clips: Include a clip of the best policy of each task that can be drawn here, and of the expert.
+        all_clips: Include a clip of every algorithm, not only of the best one.
+        certificates: Add a column with a certificate of the imitation gap, from this many fresh episodes of each policy
+            and of the expert (docs/certificates.md).
+        compare: Two studies, as files or directories.
         imports: Module with code that the study names, such as "module:Class". Give it once for each module.
     """
+    _allow(imports)
+    if compare:
+        if len(compare) != 2:
+            raise SettingError(
+                f"--compare names {quoted(' '.join(compare))}: give two studies, as files or directories"
+            )
+        if study is not None:
+            raise SettingError(f"STUDY is '{quoted(study)}', and --compare names two others: leave out one of them")
+        if all_clips or not clips or certificates is not None:
+            raise SettingError(
+                "--compare has no clips and no certificates: leave out --all-clips, --no-clips and --certificates"
+            )
+        from understudy.cli.study_compare import compare_command
+
+        compare_command(_load(compare[0]), _load(compare[1]), out)
+        return
+    if study is None:
+        raise SettingError("no STUDY: give a study file or directory, or two of them with --compare A B")
+    if all_clips and not clips:
+        raise SettingError("--all-clips and --no-clips exclude each other: leave out one of them")
+    if certificates is not None:
+        check_whole(FEWEST_EPISODES, certificates=certificates)
+    _write_report(*_load(study), out, clips, all_clips, certificates)
+
+
+def _write_report(
+    plan: Study, store: Store, out: Any = None, clips: bool = True, all_clips: bool = False, episodes: int | None = None
+) -> None:
     from understudy.paper.published import find_published
     from understudy.studies.report import figures, html, table
+    from understudy.studies.report.certified import certificate_cells
+    from understudy.studies.report.clips import task_clips
+    from understudy.studies.report.learners import group_by_task
+    from understudy.studies.report.random_policy import random_return
 
-    _allow(imports)
-    plan, store = _load(study)
     records = study_records(plan.groups(), store)
     if all(record["status"] == MISSING for record in records):
         raise RunError(f"no run of {plan.name} has finished in '{store.directory}': run understudy study run first")
@@ -132,13 +172,20 @@ def report_command(
     _check_report_directory(directory)
     make_directory(directory)
     quarantined = [(damaged.path.name, damaged.reason) for damaged in store.quarantined]
-    images = _clips(plan, store, records) if clips else {}
-    command = provenance()["command"]
-    page = html.render(records, str(plan.title), command, images, quarantined, find_published)
+    tasks = {results.env: results for results in group_by_task(records)}
+    shown = {task.env: task for task in plan.tasks if task.env in tasks}
+    images = {env: task_clips(task, tasks[env], store, all_clips) for env, task in shown.items()} if clips else {}
+    random = {env: random_return(task, tasks[env], store, plan.protocol.eval_episodes) for env, task in shown.items()}
+    certified = {}
+    if episodes is not None:
+        given = load_demonstrations(plan)
+        certified = {e: certificate_cells(task, tasks[e], store, given[e], episodes) for e, task in shown.items()}
+    about = (str(plan.title), typed_command(), images, quarantined, find_published)
+    page = html.render(records, *about, random, certified, plan.text)
     with atomic_file(directory / "report.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
     with atomic_file(directory / "table.md") as temporary:
-        temporary.write_text(table.markdown(records, find_published), encoding="utf-8")
+        temporary.write_text(table.markdown(records, find_published, certified), encoding="utf-8")
     write_csv(directory / "results.csv", table.COLUMNS, table.result_rows(records))
     drawn = figures.draw(records, directory / "figure", find_published)
     files = ", ".join(["table.md", "results.csv", *(path.name for path in drawn)])
@@ -180,25 +227,6 @@ def _check_report_directory(directory: Path) -> None:
             raise RunError(f"'{directory}' has a file {name} that is not of a report: choose another --out")
 
 
-def _clips(plan: Study, store: Store, records: list[dict[str, Any]]) -> dict[str, bytes | str]:
-    """Task → a clip of its best policy, or the reason why there is none. No clip is worth a report."""
-    from understudy.studies.report.clips import clip
-
-    images: dict[str, bytes | str] = {}
-    for task in plan.tasks:
-        best = _best_key(records, task.env)
-        if best is None:
-            continue
-        try:
-            images[task.env] = clip(store.load_policy(best), task.named_env)
-        except Exception as error:  # noqa: BLE001 (for example actions that are not finite, or no memory for frames)
-            ours = isinstance(error, UnderstudyError)
-            reason = quoted(error if ours else f"{type(error).__name__}: {error}", LONGEST_REASON)
-            images[task.env] = reason
-            print(f"warning: no clip of {task.env}: {reason}", file=sys.stderr)
-    return images
-
-
 def _state(store: Store, group: Group) -> str:
     """The state of a group with missing runs: running, failed, or neither."""
     if store.is_claimed(group.key):
@@ -211,12 +239,6 @@ def _state(store: Store, group: Group) -> str:
 def _final_return(records: list[dict[str, Any]]) -> str:
     means = list(_final_means(records).values())
     return str(interval(Sample.of(means))) if means else ""
-
-
-def _best_key(records: list[dict[str, Any]], env: str) -> str | None:
-    """Key of the cell whose final policy has the highest return on a task."""
-    means = _final_means([record for record in records if record["config"]["task"]["env"] == env])
-    return max(means, key=lambda key: means[key]) if means else None
 
 
 def _final_means(records: list[dict[str, Any]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""An expert that acts in an environment: to record demonstrations, or to be compared with policies."""
+"""What acts in an environment beside a learner: an expert, to record or to be compared with, and random actions."""
 
 import os
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import check_not_negative
-from understudy.core.types import Spec
+from understudy.core.types import Continuous, Discrete, Spec
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.experts.expert import Expert, as_expert
 from understudy.experts.functions import Function
@@ -59,3 +59,17 @@ def acting_expert(
         deterministic = expert.deterministic if scripted else True
     free = env.without_bounds() if isinstance(env, GymnasiumEnvironment) else env
     return ActingExpert(expert, bool(deterministic), free.spec)
+
+
+def uniform_actions(space: Any, random: np.random.Generator) -> Any:
+    """A function from a batch of observations to uniformly random actions."""
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        if isinstance(space, Continuous):
+            low, high = np.asarray(space.low), np.asarray(space.high)
+            return random.uniform(low, high, (len(obs), len(low))).astype(np.float32)
+        if isinstance(space, Discrete):
+            return random.integers(space.n, size=len(obs)).astype(np.int32)
+        return random.integers(space.nvec, size=(len(obs), len(space.nvec))).astype(np.int32)
+
+    return act

@@ -4,16 +4,24 @@ outlive the process that started them.
 
 import ctypes
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from understudy.core.text import printable, shortened
 
 PARENT = "UNDERSTUDY_PARENT"
 """Environment variable with the process id of a helper's parent."""
+COMMAND = "UNDERSTUDY_COMMAND"
+"""Environment variable with the command that the person typed, for helpers, whose own command line nobody typed."""
+LONGEST_COMMAND = 10_000
+"""Characters of a command that is stored with results."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -24,8 +32,19 @@ def start_python(arguments: Sequence[str], **options: Any) -> "subprocess.Popen[
     modules that this process finds, in the same order, through PYTHONPATH.
     """
     path = os.pathsep.join(folder for folder in sys.path if folder)
-    variables = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid()), **options.pop("env", {})}
+    variables = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
+    variables |= {COMMAND: typed_command(), **options.pop("env", {})}
     return subprocess.Popen([sys.executable, "-P", *arguments], env=variables, **options)
+
+
+def typed_command() -> str:
+    """The command that the person typed, or the command of the process that started this helper."""
+    inherited = os.environ.get(COMMAND)
+    if inherited:
+        return inherited
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    words = ["understudy" if program == "__main__.py" else program, *sys.argv[1:]]
+    return shortened(printable(shlex.join(words)), LONGEST_COMMAND)
 
 
 def exit_with_parent() -> None:

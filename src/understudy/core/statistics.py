@@ -47,6 +47,12 @@ def difference(x: Sample, y: Sample) -> Interval:
     return _interval(x.mean - y.mean, [(x.std, x.size), (y.std, y.size)])
 
 
+def mean_of_means(samples: Sequence[Sample]) -> Interval:
+    """The mean of the means of independent samples, one for each task, with its 95% confidence interval (Welch)."""
+    mean = sum(sample.mean for sample in samples) / len(samples)
+    return _interval(mean, [(sample.std / len(samples), sample.size) for sample in samples])
+
+
 def imitation_gap(expert: Sample, learner: Sample) -> Interval:
     """J(π_E) − J(π) with its 95% confidence interval, for independent episodes of both."""
     return difference(expert, learner)

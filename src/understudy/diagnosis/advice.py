@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from understudy.algorithms import find
+from understudy.collect.acting import uniform_actions
 from understudy.collect.rollouts import rollout
 from understudy.core.errors import UnderstudyError, check_seed
 from understudy.core.text import quoted
@@ -38,7 +39,7 @@ from understudy.data import Demonstrations, load
 from understudy.diagnosis import ambiguity, recoverability
 from understudy.diagnosis.measures import CannotMeasureError
 from understudy.diagnosis.reference import Reference, build
-from understudy.diagnosis.subject import Subject, gather, uniform_actions
+from understudy.diagnosis.subject import Subject, gather
 from understudy.envs import Environment
 
 SAC_SECONDS = 0.0047

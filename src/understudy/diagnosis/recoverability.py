@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from understudy.collect.acting import uniform_actions
 from understudy.collect.rollouts import rollout
 from understudy.core.statistics import Sample, interval
 from understudy.diagnosis.alike import spread
 from understudy.diagnosis.measures import CannotMeasureError, Measure
-from understudy.diagnosis.subject import Subject, uniform_actions
+from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
 
 POINTS = 20

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from understudy.collect.acting import ActingExpert, acting_expert
+from understudy.collect.acting import ActingExpert, acting_expert, uniform_actions
 from understudy.collect.recorder import Episodes
 from understudy.collect.rollouts import rollout
 from understudy.core.errors import DemonstrationError, SettingError, UnderstudyError
 from understudy.core.paths import checked_path
 from understudy.core.text import quoted
-from understudy.core.types import Continuous, Discrete, Spec
+from understudy.core.types import Spec
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
 from understudy.evaluation.returns import completed
@@ -216,18 +216,6 @@ def _play(subject: Subject) -> None:
     subject.explored = played(
         "exploring episodes", _exploring(space, guide or source, np.random.default_rng(explore)), explore
     )
-
-
-def uniform_actions(space: Any, random: np.random.Generator) -> Any:
-    def act(obs: np.ndarray) -> np.ndarray:
-        if isinstance(space, Continuous):
-            low, high = np.asarray(space.low), np.asarray(space.high)
-            return random.uniform(low, high, (len(obs), len(low))).astype(np.float32)
-        if isinstance(space, Discrete):
-            return random.integers(space.n, size=len(obs)).astype(np.int32)
-        return random.integers(space.nvec, size=(len(obs), len(space.nvec))).astype(np.int32)
-
-    return act
 
 
 def _exploring(space: Any, policy: Any, random: np.random.Generator) -> Any:

@@ -12,6 +12,11 @@ from typing import Any, NamedTuple
 from understudy.core.statistics import Sample
 from understudy.studies.published import Published
 
+SOURCE = "Swamy et al., 2021"
+CITATION = (
+    "Swamy, Choudhury, Bagnell and Wu, “Of Moments and Matching: A Game-Theoretic Framework for Closing the Imitation "
+    "Gap”, ICML 2021: Figure 3 and the runs released with it; mean ± standard error over 5 seeds"
+)
 SEEDS = 5
 TRAJECTORIES = (5, 10, 15, 20, 25)
 EXPERT = {"HalfCheetahBulletEnv-v0": 2154.0, "AntBulletEnv-v0": 2585.0}
@@ -216,7 +221,8 @@ def reward(env: str, algorithm: str) -> dict[int, Sample]:
 def find_published(env: str, algorithm: str, hyperparameters: Mapping[str, Any]) -> Published:
     """The paper's results of an algorithm on a task, for study reports."""
     name = "adril-balanced" if algorithm == "adril" and hyperparameters.get("balanced") else algorithm
-    return Published(name, reward(env, name), REWARD_TRAJECTORIES.get(name, 0), off_q(env, algorithm))
+    numbers = (reward(env, name), REWARD_TRAJECTORIES.get(name, 0), off_q(env, algorithm))
+    return Published(name, *numbers, SOURCE, CITATION)
 
 
 _REWARD_LAST_FIVE: dict[str, dict[str, tuple[float, float, float]]] = {

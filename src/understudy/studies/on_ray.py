@@ -23,6 +23,7 @@ from typing import Any
 from understudy.core import display
 from understudy.core.errors import RunError, missing_extra
 from understudy.core.locks import Claim
+from understudy.core.processes import COMMAND, typed_command
 from understudy.core.version import __version__
 from understudy.data import Demonstrations
 from understudy.policies.saved import load_policy
@@ -221,19 +222,19 @@ def run_task(
 
 
 def _runtime_env(address: str) -> dict[str, Any]:
-    """Ray's runtime environment: where tasks find modules.
+    """Ray's runtime environment: where tasks find modules, and the command that their records name.
 
     On this machine they find those that this process finds, in the same order (see `core.processes`). On a cluster
     PYTHONPATH is set only if understudy runs from its sources.
     """
-    root = str(Path(__file__).parents[2])
+    root, variables = str(Path(__file__).parents[2]), {COMMAND: typed_command()}
     if address == LOCAL:
         folders = [folder for folder in sys.path if folder]
     elif root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        return {}
+        return {"env_vars": variables}
     else:
         folders = list(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(folders)}}
+    return {"env_vars": {**variables, "PYTHONPATH": os.pathsep.join(folders)}}
 
 
 def _store_cell(store: Store, record: dict[str, Any], policy: bytes | None) -> bool:

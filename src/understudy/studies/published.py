@@ -16,6 +16,10 @@ class Published(NamedTuple):
     """Demonstrated trajectories behind `by_steps`."""
     by_trajectories: Mapping[int, Sample] = {}
     """Demonstrated trajectories → return of the final policy."""
+    source: str = ""
+    """Authors and year, for legends and tables."""
+    citation: str = ""
+    """The publication, and where in it the numbers are."""
 
 
 FindPublished = Callable[[str, str, Mapping[str, Any]], Published]

@@ -4,12 +4,12 @@ import csv
 import datetime
 import math
 import platform
-import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from understudy.core.processes import typed_command
 from understudy.core.storage import atomic_file
 from understudy.core.text import printable
 from understudy.core.version import __version__
@@ -76,10 +76,8 @@ def provenance() -> dict[str, Any]:
     import jax
 
     packages = {name: metadata.version(name) for name in ("jax", "equinox", "optax", "numpy", "gymnasium")}
-    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    command = printable(" ".join(["understudy" if program == "__main__.py" else program, *sys.argv[1:]]))
     return {
-        "command": command,
+        "command": typed_command(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": {"understudy": __version__, "python": platform.python_version(), **packages},
         "device": jax.devices()[0].device_kind,

@@ -5,13 +5,13 @@ screens of any width and on paper.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from understudy.core.statistics import Sample, interval
-from understudy.studies.report.formatting import number, plus_minus
+from understudy.core.statistics import Interval, Sample, interval
+from understudy.studies.report.formatting import bracket, number, plus_minus
 
 WIDTH, HEIGHT = 1000.0, 500.0
 COLOURS = 6
@@ -35,7 +35,23 @@ class Series:
     joined: bool = True
     """Join the points by a line."""
     flat: bool = False
-    """Draw its only sample, which every x has, as a horizontal line over the whole width."""
+    """Draw its only sample, which every x has, as a dashed line over the whole width, with its interval at the end."""
+    marked: bool = True
+    """Draw a dot at each point."""
+    intervals: Mapping[float, Interval] | None = None
+    """x → interval, where it is not Student's t of the sample."""
+    note: str = ""
+    """A remark in the legend, after the name."""
+
+    def interval_at(self, x: float) -> Interval:
+        """The 95% interval of the mean at one of its x."""
+        return interval(self.samples[x]) if self.intervals is None else self.intervals[x]
+
+    def text_at(self, x: float) -> str:
+        """The numbers of a point: mean ± standard error, or the value with its own interval."""
+        if self.intervals is None:
+            return plus_minus(self.samples[x])
+        return f"{number(self.samples[x].mean)} {bracket(self.intervals[x])}"
 
 
 @dataclass(frozen=True)
@@ -50,6 +66,12 @@ class Chart:
     y_title: str = "Return"
     over: str = "seeds"
     """What a point's mean and standard error are over."""
+    statistic: str = ""
+    """What the number of a point is, if it is no mean."""
+    faint: bool = False
+    """Draw bands lighter, because many of them coincide."""
+    mark: float | None = None
+    """The x of the expert, a vertical line."""
     x: tuple[float, float] = field(init=False)
     y: tuple[float, float] = field(init=False)
 
@@ -74,13 +96,14 @@ class Chart:
         seeds = any(len(one.traces) > 1 for one in self.series)
         toggle = '<button type="button" class="toggle" data-seeds aria-pressed="false">each seed</button>'
         keys = "".join(self._key(number_, one) for number_, one in enumerate(self.series))
-        expert = '<span class="key plain expert"><i></i>the expert</span>' if self.expert is not None else ""
+        expert = '<span class="key plain expert"><i></i>the expert</span>' if self.has_expert else ""
         ticks_y = ticks(*self.y)
-        labels_y = "".join(f'<span style="bottom:{self._height(y):.2f}%">{_short(y)}</span>' for y in ticks_y)
-        gutter = max(len(_short(y)) for y in ticks_y)
+        labels_y = "".join(f'<span style="bottom:{self._height(y):.2f}%">{short_number(y)}</span>' for y in ticks_y)
+        gutter = max(len(short_number(y)) for y in ticks_y)
         labels_x = "".join(f'<span style="left:{left:.2f}%">{escape(text)}</span>' for left, text in self._labels_x())
         return (
-            f'<figure class="chart" data-chart="{index}"><figcaption>{escape(self.title)}</figcaption>'
+            f'<figure class="chart{" faint" if self.faint else ""}" data-chart="{index}">'
+            f"<figcaption>{escape(self.title)}</figcaption>"
             f'<div class="legend">{keys}{expert}{toggle if seeds else ""}</div>'
             f'<div class="plot" style="--gutter:{gutter}ch"><div class="y" aria-hidden="true">{labels_y}</div>'
             f'<div class="area">{self._svg(index, ticks_y)}<div class="cursor" hidden></div></div>'
@@ -94,19 +117,27 @@ class Chart:
             "x": self.x,
             "unit": self.x_title,
             "over": self.over,
+            "statistic": self.statistic or f"mean ± standard error over {self.over}",
             "categories": list(self.categories),
             "series": [
                 {
                     "name": one.name,
-                    "points": [[x, plus_minus(sample), sample.size] for x, sample in sorted(one.samples.items())],
+                    "points": [[x, one.text_at(x), sample.size] for x, sample in sorted(one.samples.items())],
                 }
                 for one in self.series
             ],
         }
 
+    @property
+    def has_expert(self) -> bool:
+        """Whether the expert is drawn."""
+        return self.expert is not None or self.mark is not None
+
     def _svg(self, index: int, ticks_y: Sequence[float]) -> str:
         grid = "".join(f'<path class="grid" d="M0 {self._y(y)}H{WIDTH:.0f}"/>' for y in ticks_y)
         expert = "" if self.expert is None else f'<path class="expert" d="M0 {self._y(self.expert)}H{WIDTH:.0f}"/>'
+        if self.mark is not None:
+            expert += f'<path class="expert" d="{self._path([(self.mark, y) for y in self.y])}"/>'
         drawn = "".join(self._series(number_, one) for number_, one in enumerate(self.series))
         return (
             f'<svg role="img" aria-labelledby="t{index} d{index}" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" '
@@ -128,18 +159,18 @@ class Chart:
         return " ".join(parts)
 
     def _series(self, index: int, one: Series) -> str:
-        points, traces = sorted(one.samples.items()), one.traces
         if one.flat:
-            points = [(x, points[0][1]) for x in self.x]
-            traces = [[(x, trace[0][1]) for x in self.x] for trace in one.traces]
+            return self._level(index, one)
+        points, traces = sorted(one.samples.items()), one.traces
         at = [(x + one.shift, sample) for x, sample in points]
         mean = [(x, sample.mean) for x, sample in at]
         parts = []
         if one.bars or len(points) == 1:
-            parts += [self._bar(x, sample, one.published) for x, sample in at]
+            ends = [one.interval_at(x) for x, _ in points]
+            parts += [self._bar(x, sample, end, one.published) for (x, sample), end in zip(at, ends, strict=True)]
         else:
             around = [(x, s.mean - s.standard_error, s.mean + s.standard_error) for x, s in at]
-            wide = [(x, *interval(sample)[1:]) for x, sample in at]
+            wide = [(x + one.shift, *one.interval_at(x)[1:]) for x, _ in points]
             parts += [] if one.published else [self._band("wide", wide), self._band("narrow", around)]
         seeds = "".join(
             f'<path class="line" d="{self._path(trace)}"/>'
@@ -149,12 +180,26 @@ class Chart:
         )
         if len(mean) > 1 and one.joined:
             parts.append(f'<path class="mean" d="{self._path(mean)}"/>')
-        dots = "" if one.flat else "".join(f"{self._path([point])}h0" for point in mean)
+        dots = "".join(f"{self._path([point])}h0" for point in mean) if one.marked else ""
         parts.append(f'<path class="dot" d="{dots}"/><g class="seeds">{seeds}</g>')
         return f'<g class="series {_colour(one)}" data-series="{index}">{"".join(parts)}</g>'
 
-    def _bar(self, x: float, sample: Sample, published: bool) -> str:
-        _, low, high = interval(sample)
+    def _level(self, index: int, one: Series) -> str:
+        """A dashed line, its interval as a bar near the right edge, and a line for each seed."""
+        levels = [number_ for number_, other in enumerate(self.series) if other.flat]
+        order, (left, right) = levels.index(index), self.x
+        sample = next(iter(one.samples.values()))
+        bar = self._bar(right - (0.015 + 0.02 * order) * (right - left), sample, interval(sample), one.published)
+        line = (
+            f'<path class="mean" stroke-dashoffset="{8 * order}" d="{self._path([(x, sample.mean) for x in self.x])}"/>'
+        )
+        ends = [[(x, trace[0][1]) for x in self.x] for trace in one.traces]
+        seeds = "".join(f'<path class="line" d="{self._path(trace)}"/>' for trace in ends)
+        inner = f'{bar}{line}<path class="dot" d=""/><g class="seeds">{seeds}</g>'
+        return f'<g class="series {_colour(one)}" data-series="{index}">{inner}</g>'
+
+    def _bar(self, x: float, sample: Sample, ends: Interval, published: bool) -> str:
+        _, low, high = ends
         error = sample.standard_error
         svg = ""
         if math.isfinite(low) and not published:
@@ -173,12 +218,14 @@ class Chart:
     def _key(self, index: int, one: Series) -> str:
         return (
             f'<button type="button" class="key {_colour(one)}" data-series="{index}" aria-pressed="true"><i></i>'
-            f"{escape(one.name)}</button>"
+            f"{escape(one.name)}{f' <small>{escape(one.note)}</small>' if one.note else ''}</button>"
         )
 
     def _labels_x(self) -> list[tuple[float, str]]:
         left, right = self.x
-        named = list(enumerate(self.categories)) if self.categories else [(x, _short(x)) for x in ticks(left, right)]
+        named = (
+            list(enumerate(self.categories)) if self.categories else [(x, short_number(x)) for x in ticks(left, right)]
+        )
         return [(100 * (x - left) / (right - left), text) for x, text in named]
 
     def _name_x(self, x: float) -> str:
@@ -205,7 +252,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
-def _short(value: float) -> str:
+def short_number(value: float) -> str:
     """The label of a tick: 250k, 1.5M, −1,000, 0.2."""
     size = abs(value)
     if size >= 1e6:
@@ -220,7 +267,8 @@ def _short(value: float) -> str:
 def _colour(one: Series) -> str:
     repeat = one.colour // COLOURS
     dashes = f" dashes{min(repeat, 2)}" if repeat else ""
-    return f"c{one.colour % COLOURS}{' published' if one.published else ''}{dashes}"
+    kind = " published" if one.published else " level" if one.flat else ""
+    return f"c{one.colour % COLOURS}{kind}{dashes}"
 
 
 def _required_y(one: Series) -> list[float]:
@@ -234,5 +282,5 @@ def _required_y(one: Series) -> list[float]:
 
 def _interval_ends(one: Series) -> list[float]:
     """Ends of the intervals, which the y axis shows unless they are too far away, as with two seeds."""
-    intervals = [] if one.published else [interval(sample) for sample in one.samples.values()]
+    intervals = [] if one.published else [one.interval_at(x) for x in one.samples]
     return [end for bounds in intervals for end in bounds[1:] if math.isfinite(end)]

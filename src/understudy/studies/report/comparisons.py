@@ -1,7 +1,7 @@
 """Comparisons of the best learner of a task with the others.
 
 Intervals and tests of differences are Student's t, as everywhere in the report: over pairs if both learners have the
-same seeds, else Welch's. The probability of improvement has a bootstrap interval (`evaluation.intervals`).
+same seeds, else Welch's. A bootstrap of few seeds is narrower by a factor, so it is not shown next to them.
 """
 
 import math
@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.core.statistics import Interval, Sample, difference, interval, p_different, p_not_zero
-from understudy.evaluation import intervals
 from understudy.studies.report.formatting import bracket, number
 from understudy.studies.report.learners import LearnerResults, TaskResults
 
@@ -26,33 +25,38 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A learner compared with the best one. The last two fields are empty for the best learner itself."""
+    """A learner compared with the best one. The last three fields are empty for the best learner itself."""
 
     name: str
     mean: str
     """Mean return of the final policies."""
     difference: str
     """How much higher the best learner's mean is."""
-    improvement: str
-    """Probability that a run of the best learner has a higher return than a run of this one."""
+    wins: str
+    """Pairs of a run of the best learner and a run of this one in which the best learner's returns more."""
     paired: bool
     """Whether the difference is over pairs with the same seed."""
 
 
+def ranked(task: TaskResults) -> list[LearnerResults]:
+    """The learners from the highest mean return to the lowest. Learners without final policies come last."""
+    scored = [(one, one.score) for one in task.learners]
+    known = [(one, score.mean) for one, score in scored if score is not None]
+    return [one for one, _ in sorted(known, key=lambda pair: (not pair[0].curve.final, -pair[1]))]
+
+
 def compare(task: TaskResults) -> list[Comparison]:
     """Compare final policies, the best learner first. Empty if fewer than two learners have final policies."""
-    learners = sorted((one for one in task.learners if one.curve.final), key=lambda one: -_finals(one).mean())
+    learners = [one for one in ranked(task) if one.curve.final]
     if len(learners) < 2:
         return []
     best = learners[0]
     comparisons = [Comparison(best.name, number(_finals(best).mean()), "", "", False)]
     for learner in learners[1:]:
         found = compare_means(best, learner)
-        improvement = intervals.probability_of_improvement(_finals(best), _finals(learner))
         higher = f"{number(found.interval.mean)} {bracket(found.interval)}".strip()
-        comparisons.append(
-            Comparison(learner.name, number(_finals(learner).mean()), higher, str(improvement), found.paired)
-        )
+        wins = _wins(_finals(best), _finals(learner))
+        comparisons.append(Comparison(learner.name, number(_finals(learner).mean()), higher, wins, found.paired))
     return comparisons
 
 
@@ -65,6 +69,12 @@ def compare_means(best: LearnerResults, other: LearnerResults) -> Difference:
     if ours is None or theirs is None:
         return Difference(Interval(*3 * [math.nan]), math.nan, paired=False)
     return Difference(difference(ours, theirs), p_different([ours], [theirs]), paired=False)
+
+
+def _wins(best: np.ndarray, other: np.ndarray) -> str:
+    """How many of all pairs of runs the first side wins; ties count half."""
+    won = float((best[:, None] > other).sum() + 0.5 * (best[:, None] == other).sum())
+    return f"{won:g} of {best.size * other.size}"
 
 
 def _finals(learner: LearnerResults) -> np.ndarray:

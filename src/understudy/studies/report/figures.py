@@ -13,7 +13,7 @@ from understudy.core.errors import RunError
 from understudy.core.statistics import Interval, Sample, interval
 from understudy.evaluation import drawing
 from understudy.studies.published import FindPublished, nothing_published
-from understudy.studies.report.learners import X_TITLES, Record, TaskResults, group_by_task, labels
+from understudy.studies.report.learners import X_TITLES, LearnerResults, Record, TaskResults, group_by_task, labels
 
 FORMATS = (".png", ".svg", ".pdf")
 LEGEND_WIDTH = 40
@@ -85,7 +85,7 @@ def _draw_curves(axis: Any, task: TaskResults, kind: str, colours: dict[str, str
         if published and name not in drawn:
             drawn.add(name)
             means = [sample.mean for sample in published.values()]
-            axis.plot(list(published), means, color=color, linestyle=":", label=f"{name}, published")
+            axis.plot(list(published), means, color=color, linestyle=":", label=_published_name(learner))
     for learner in task.learners:
         level = learner.curve.final_sample
         if learner.offline and level is not None:
@@ -98,10 +98,10 @@ def _draw_curves(axis: Any, task: TaskResults, kind: str, colours: dict[str, str
 
 
 def draw_level(axis: Any, level: Interval, color: str, label: str) -> None:
-    """Draw the final policies of a learner without environment steps: a horizontal line with a band."""
-    axis.axhline(level.mean, color=color, label=label, linewidth=1.8)
+    """Draw the final policies of a learner without environment steps: a dashed line with a light band."""
+    axis.axhline(level.mean, color=color, label=label, linewidth=1.8, linestyle=(0, (6, 3)))
     if math.isfinite(level.low):
-        axis.axhspan(level.low, level.high, color=color, alpha=0.18, linewidth=0)
+        axis.axhspan(level.low, level.high, color=color, alpha=0.08, linewidth=0)
 
 
 def _draw_final_returns(axis: Any, task: TaskResults, colours: dict[str, str]) -> None:
@@ -115,8 +115,8 @@ def _draw_final_returns(axis: Any, task: TaskResults, colours: dict[str, str]) -
         learner = next(learner for learner in task.learners if learner.label == label)
         if learner.algorithm not in drawn:  # once for all presets of an algorithm
             drawn.add(learner.algorithm)
-            name = f"{_plain(learner.algorithm)}, published"
-            drawing.draw_points(axis, dict(learner.published.by_trajectories), colours[label], name, published=True)
+            known = dict(learner.published.by_trajectories)
+            drawing.draw_points(axis, known, colours[label], _published_name(learner), published=True)
     axis.set_xticks(sorted({count for samples in by_label.values() for count in samples}))
     axis.set(
         xlabel="demonstrated trajectories", ylabel="return of the final policy\n(mean ± standard error over seeds)"
@@ -130,6 +130,11 @@ def _y_range(task: TaskResults) -> tuple[float, float]:
     values += [sample.mean for learner in task.learners for sample in learner.published_curve.values()]
     values += [] if task.expert is None else [task.expert]
     return min(values), max(values)
+
+
+def _published_name(learner: LearnerResults) -> str:
+    published = learner.published
+    return _plain(f"{published.name}, published" + (f" ({published.source})" if published.source else ""))
 
 
 def _plain(text: str) -> str:

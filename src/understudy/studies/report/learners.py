@@ -65,6 +65,11 @@ class LearnerResults:
         count = plural(self.trajectories, "trajectory")
         return self.name.replace(f", {count}", f" from {count}")
 
+    @property
+    def diverged(self) -> int:
+        """The number of seeds that have no final policy, if others have one."""
+        return len(self.records) - len(self.curve.final) if self.curve.final else 0
+
     @cached_property
     def x_kind(self) -> str | None:
         """Unit of the curve's x axis; None if only the final policies were evaluated."""
@@ -166,6 +171,16 @@ def group_by_task(records: Sequence[Record], find_published: FindPublished = not
         name = env if envs.count(env) == 1 else f"{env} ({demos})"
         tasks.append(TaskResults(name, env, tuple(_with_unique_names(learners))))
     return tasks
+
+
+def citations(task: TaskResults) -> list[str]:
+    """Where the published results of a task come from, each publication once."""
+    return list(dict.fromkeys(one.published.citation for one in published_learners(task) if one.published.citation))
+
+
+def published_learners(task: TaskResults) -> list[LearnerResults]:
+    """The learners whose algorithm has published results on the task."""
+    return [one for one in task.learners if one.published_curve or one.published.by_trajectories]
 
 
 def labels(tasks: Sequence[TaskResults]) -> list[str]:

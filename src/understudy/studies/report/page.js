@@ -49,7 +49,7 @@
       const where = chart.categories.length ? chart.categories[x] : x.toLocaleString("en-US");
       const values = visible().flatMap((one) => one.points.filter((point) => point[0] === x)
         .map((point) => `${one.name}: ${point[1]}` + (point[2] === 1 && chart.over === "seeds" ? " (one seed)" : "")));
-      readout.textContent = `${where} ${chart.unit}, mean ± standard error over ${chart.over}. ${values.join("; ")}`;
+      readout.textContent = `${where} ${chart.unit}, ${chart.statistic}. ${values.join("; ")}`;
     });
     area.addEventListener("pointerleave", leave);
   }

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
+from understudy.core.text import printable
 from understudy.studies.report.formatting import plural
 from understudy.studies.report.learners import NO_RESULT, Record, TaskResults
 from understudy.studies.report.markup import table
@@ -26,8 +27,8 @@ def cost_section(tasks: Sequence[TaskResults]) -> str:
     return f"<section><h2>Cost</h2>{table(caption, COST_HEADERS, rows, wrap=True)}</section>" if rows else ""
 
 
-def provenance_section(records: Sequence[Record], command: str) -> str:
-    """The report's command, and the command, device, versions and dates of its runs."""
+def provenance_section(records: Sequence[Record], command: str, study_file: str = "") -> str:
+    """The commands that make runs and report again, the study file, and the device, versions and dates of the runs."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for record in records:
         if not record["status"].startswith(NO_RESULT):
@@ -46,9 +47,13 @@ def provenance_section(records: Sequence[Record], command: str) -> str:
     ]
     headers = ("command", "runs", "device", "versions", "date")
     runs = table("How the runs were made.", headers, rows, wrap=True) if rows else ""
+    commands = dict.fromkeys([*(run_command for run_command, _, _ in groups), command])
+    text = printable(study_file.expandtabs(4))
+    again = "".join(f"<li><code>{escape(one)}</code></li>" for one in commands)
+    file = f"<details><summary>The study file</summary><pre>{escape(text)}</pre></details>" if text else ""
     return (
-        f"<section><h2>Reproducing this report</h2><p>Command: <code>{escape(command)}</code>. "
-        f"It covers {plural(sum(len(dates) for dates in groups.values()), 'run')}.</p>{runs}</section>"
+        f"<section><h2>Make it again</h2><ol>{again}</ol><p>The last command made this report of "
+        f"{plural(sum(len(dates) for dates in groups.values()), 'run')}.</p>{file}{runs}</section>"
     )
 
 

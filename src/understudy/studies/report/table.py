@@ -9,14 +9,17 @@ import numpy as np
 
 from understudy.core.statistics import Sample, interval
 from understudy.studies.curves import LAST, LOWEST
-from understudy.studies.published import FindPublished, nothing_published
+from understudy.studies.published import FindPublished, Published, nothing_published
 from understudy.studies.records import position
+from understudy.studies.report.certified import CAPTION as CERTIFICATE
+from understudy.studies.report.certified import HEADER, CertificateCells
 from understudy.studies.report.formatting import bracket, plural, plus_minus
 from understudy.studies.report.learners import (
     NO_RESULT,
     LearnerResults,
     Record,
     TaskResults,
+    citations,
     group_by_task,
     without_result,
 )
@@ -35,6 +38,7 @@ HEADERS = (
     "final policy (selected by payoff)",
     f"lowest of the last {LOWEST}",
     "imitation gap",
+    HEADER,
 )
 CAPTION = (
     "Return, mean ± standard error over the seeds that finished, and [the 95% interval of that mean] (Student's t over "
@@ -52,7 +56,7 @@ class Row(NamedTuple):
     published: bool = False
 
 
-def results_table(task: TaskResults) -> tuple[list[str], list[Row]]:
+def results_table(task: TaskResults, certificates: CertificateCells | None = None) -> tuple[list[str], list[Row]]:
     """Headers and rows. Published results follow the learner they belong to. Empty columns are left out."""
     table: list[Row] = []
     for learner in task.learners:
@@ -61,7 +65,8 @@ def results_table(task: TaskResults) -> tuple[list[str], list[Row]]:
         samples = (curve.last, curve.last_five, curve.final_sample, curve.lowest)
         seeds = len({record["config"]["seed"] for record in learner.records})
         finished = f"{len(curve.final)} of {seeds}" if len(curve.final) < seeds else str(seeds)
-        table.append(Row(learner.name, finished, (*(_both(sample) for sample in samples), gap)))
+        certificate = (certificates or {}).get(learner.name, ("", ""))
+        table.append(Row(learner.name, finished, (*(_both(sample) for sample in samples), gap, certificate)))
         published = _published_row(learner)
         if published is not None and published not in table:
             table.append(published)
@@ -77,11 +82,15 @@ def _gap(learner: LearnerResults) -> str:
     return plus_minus(learner.score._replace(mean=learner.gap.mean))
 
 
-def markdown(records: Sequence[Record], find_published: FindPublished = nothing_published) -> str:
-    """A summary and a table for each task, and the runs without a result."""
+def markdown(
+    records: Sequence[Record],
+    find_published: FindPublished = nothing_published,
+    certificates: Mapping[str, CertificateCells] | None = None,
+) -> str:
+    """A summary and a table for each task, and the runs without a result. `certificates`: by environment."""
     parts = []
     for task in group_by_task(records, find_published):
-        headers, rows = results_table(task)
+        headers, rows = results_table(task, (certificates or {}).get(task.env))
         cells = [headers, ["---", *["---:"] * (len(headers) - 1)]]
         for row in rows:
             cells.append([_escape(row.name), row.seeds, *(" ".join(pair).strip() for pair in row.numbers)])
@@ -90,6 +99,8 @@ def markdown(records: Sequence[Record], find_published: FindPublished = nothing_
             lines.append(f"The expert's return is {plus_minus(Sample(task.expert, float('nan'), 1))}. {CAPTION}")
         else:
             lines.append(CAPTION)
+        lines += [CERTIFICATE] if HEADER in headers else []
+        lines += [f"Published: {_escape(text)}." for text in citations(task)]
         parts.append("\n\n".join(lines))
     unfinished = without_result(records)
     if unfinished:
@@ -155,14 +166,18 @@ def _published_row(learner: LearnerResults) -> Row | None:
         means = [sample.mean for sample in curve]
         last_five = Sample(float(np.mean(means[-LAST:])), float("nan"), 1)
         lowest = Sample(min(means[-LOWEST:]), float("nan"), 1)
-        numbers = (_both(curve[-1]), _both(last_five), empty, _both(lowest), empty)
-        return Row(f"{published.name}, published ({count})", str(curve[-1].size), numbers, published=True)
+        numbers = (_both(curve[-1]), _both(last_five), empty, _both(lowest), empty, empty)
+        return Row(_published_name(published, count), str(curve[-1].size), numbers, published=True)
     point = published.by_trajectories.get(learner.trajectories)
     if point is None:
         return None
     count = plural(learner.trajectories, "trajectory")
-    numbers = (empty, empty, _both(point), empty, empty)
-    return Row(f"{published.name}, published ({count})", str(point.size), numbers, published=True)
+    numbers = (empty, empty, _both(point), empty, empty, empty)
+    return Row(_published_name(published, count), str(point.size), numbers, published=True)
+
+
+def _published_name(published: Published, count: str) -> str:
+    return f"{published.name}, published ({count}{'; ' if published.source else ''}{published.source})"
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
