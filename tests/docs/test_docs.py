@@ -69,8 +69,9 @@ def test_every_algorithm_has_a_page_and_a_place_in_the_readme(name):
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_python_examples_run_twice(page, monkeypatch, tmp_path):
-    """In one namespace per page, with the arrays that an example takes as given. Files of the first run stay."""
+    """In one namespace per page, with the arrays and the model that an example takes as given. Files of the first run stay."""
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "tests/data_files/sb3/sac.zip", "sac.zip")
     random = np.random.default_rng(0)
     arrays = {
         "observations": random.normal(size=(60, 3)),
