@@ -19,6 +19,7 @@ from typing import Any
 import equinox as eqx
 
 import game_figure
+from comparison import markdown
 from understudy.algorithms import ALGORITHMS
 from understudy.game import Algorithm, Card
 from understudy.game.algorithm import DEFAULT
@@ -67,17 +68,17 @@ def end_of_settings(text: str) -> int:
 
 
 def game(card: Card) -> str:
-    """The figure, and the card in one line."""
-    facts = [
-        f"moments {card.moments}",
-        {"primal": "the policy runs no-regret", "dual": "f runs no-regret", "-": "a fixed loss"}[card.solver],
-        f"needs {', '.join(card.needs)}" + (" with action values" if card.values else ""),
-        f"gap {card.bound}",
-        f"actions {' or '.join(card.actions)}",
-        f"a round collects {card.collects}",
-        card.reference,
-    ]
-    return f"![{game_figure.alt(card)}](images/games/{card.name}.svg)\n\n*{' · '.join(facts)}*"
+    """The figure, and the card in one row."""
+    facts = {
+        "moments": card.moments,
+        "no-regret": {"primal": "policy", "dual": "f", "-": "a fixed loss"}[card.solver],
+        "needs": ", ".join(card.needs) + (" with action values" if card.values else ""),
+        "gap": card.bound,
+        "actions": ", ".join(card.actions),
+        "a round collects": card.collects,
+        "source": card.reference,
+    }
+    return f"![{game_figure.alt(card)}](images/games/{card.name}.svg)\n\n{markdown(list(facts), [list(facts.values())])}"
 
 
 def settings(algorithm: type[Algorithm]) -> str:
@@ -94,8 +95,8 @@ def settings(algorithm: type[Algorithm]) -> str:
             blocks.append(f"<details>\n<summary>{title}</summary>\n\n{content}\n\n</details>")
     presets = [(name, changes(default, algorithm.preset(name))) for name in algorithm.presets]
     if presets:
-        lines = [f"| `{name}` | {'; '.join(changed) or 'nothing'} |" for name, changed in presets]
-        blocks.append("\n".join(["| preset | what it changes |", "| --- | --- |", *lines]))
+        lines = [[f"`{name}`", "; ".join(changed) or "nothing"] for name, changed in presets]
+        blocks.append(markdown(["preset", "what it changes"], lines))
     return "\n\n".join(blocks)
 
 
@@ -112,8 +113,7 @@ def rows(record: Any, fields: Any, prefix: str = "") -> Iterator[tuple[str, str,
 
 
 def table(found: Iterator[tuple[str, str, str]]) -> str:
-    lines = [f"| {name} | {value} | {about.replace('|', chr(92) + '|')} |" for name, value, about in found]
-    return "\n".join(["| setting | default | meaning |", "| --- | --- | --- |", *lines])
+    return markdown(["setting", "default", "meaning"], list(found))
 
 
 def documented(record: type) -> dict[str, str]:

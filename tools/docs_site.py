@@ -106,7 +106,9 @@ def relinked(link: re.Match[str], page: Path, target: Path, source: Path) -> str
             shutil.copyfile(file, staged)
     if file == ROOT / "README.md":
         mark = anchor = ""
-    return f"[{link['text']}]({Path(os.path.relpath(staged, target.parent)).as_posix()}{mark}{anchor})"
+    # A page that is named by its file gets its title instead: Sphinx fills in an empty text.
+    text = "" if re.fullmatch(r"`?[\w/-]+\.md`?", link["text"]) else link["text"]
+    return f"[{text}]({Path(os.path.relpath(staged, target.parent)).as_posix()}{mark}{anchor})"
 
 
 def drawn(file: str, alt: str) -> str:

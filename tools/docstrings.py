@@ -9,16 +9,25 @@ from typing import Any
 
 SECTIONS = {"Args:": "Parameters", "Returns:": "Returns", "Raises:": "Raises"}
 CODE = re.compile(r"(`[^`]+`)")
+MARKUP = re.compile(r"[\\*|_]")
 
 
 def setup(app: Any) -> None:
-    """Convert each docstring that autodoc reads."""
+    """Convert each docstring and signature that autodoc reads."""
     app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-process-signature", readable)
 
 
 def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """autodoc's hook: replace the lines in place."""
     lines[:] = converted(lines)
+
+
+def readable(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """autodoc's hook: a default that Python shows as <factory> or <function ...> becomes an ellipsis."""
+    return signature and re.sub(r"= <[^<>]*>", "= ...", signature), returned
 
 
 def converted(lines: list[str]) -> list[str]:
@@ -67,5 +76,7 @@ def is_table(block: list[str]) -> bool:
 def escaped(line: str) -> str:
     """A line of text: code in backticks, and no other markup."""
     parts = CODE.split(line)
-    text = [f"`{part}`" if part.startswith("`") else re.sub(r"([\\*|_])", r"\\\1", part) for part in parts]
-    return re.sub(r"(``[^`]+``)(?=\w)", r"\1\\ ", "".join(text))
+    # A backslash and a space separate code from a letter that follows at once, as in `name`s.
+    parts[::2] = [re.sub(r"^(?=\w)", r"\\ ", MARKUP.sub(r"\\\g<0>", part)) for part in parts[::2]]
+    parts[1::2] = [f"`{part}`" for part in parts[1::2]]
+    return "".join(parts).removeprefix("\\ ")

@@ -13,7 +13,7 @@ from understudy.core.version import __version__  # noqa: E402
 
 project = "understudy"
 author = "The understudy authors"
-copyright = "the understudy authors, MIT licence"
+project_copyright = "the understudy authors, MIT licence"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
@@ -32,7 +32,6 @@ copybutton_exclude = ".linenos, .gp"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "__init__, __new__, __weakref__"}
-autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
 add_module_names = False
 toc_object_entries = False
@@ -42,6 +41,7 @@ html_title = f"understudy {version}"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
 html_logo = str(Path(__file__).parent / "static" / "logo.svg")
+html_theme_options = {"sidebar_hide_name": True}
 html_favicon = str(Path(__file__).parent / "static" / "icon.svg")
 html_copy_source = False
 html_show_sphinx = False
