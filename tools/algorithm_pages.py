@@ -22,7 +22,6 @@ import game_figure
 from comparison import markdown
 from understudy.algorithms import ALGORITHMS
 from understudy.game import Algorithm, Card
-from understudy.game.algorithm import DEFAULT
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -78,7 +77,8 @@ def game(card: Card) -> str:
         "a round collects": card.collects,
         "source": card.reference,
     }
-    return f"![{game_figure.alt(card)}](images/games/{card.name}.svg)\n\n{markdown(list(facts), [list(facts.values())])}"
+    figure = f"![{game_figure.alt(card)}](images/games/{card.name}.svg)"
+    return f"{figure}\n\n{markdown(list(facts), [list(facts.values())])}"
 
 
 def settings(algorithm: type[Algorithm]) -> str:

@@ -4,8 +4,8 @@ python tools/docs_site.py [OUT]             build it into OUT (default: out/site
 python tools/docs_site.py --serve [OUT]     build it and show it on http://localhost:8000
 
 The pages are Markdown for GitHub. They are copied to OUT/source, where each gets its place in the navigation
-(`site_sections`), links that leave docs/ are turned to copies of their targets, and the API pages get signatures. Sphinx
-then builds OUT/html. Every warning of Sphinx is an error, such as a link that leads nowhere.
+(`site_sections`), links that leave docs/ are turned to copies of their targets, and the API pages get signatures.
+Sphinx then builds OUT/html. Every warning of Sphinx is an error, such as a link that leads nowhere.
 """
 
 import argparse
@@ -60,8 +60,13 @@ def build(out: Path) -> int:
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
     stage(source)
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "--fail-on-warning", "--keep-going", "--quiet", "--color"]
-    folders = ["-c", str(DOCS / "site"), "-d", str(out / "doctrees"), str(source), str(html)]
+    return sphinx(source, html, out / "doctrees")
+
+
+def sphinx(source: Path, html: Path, trees: Path) -> int:
+    """Build prepared pages; return the exit status, which is not 0 if there is a warning."""
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "--fail-on-warning", "--keep-going", "--quiet"]
+    folders = ["-c", str(DOCS / "site"), "-d", str(trees), str(source), str(html)]
     return subprocess.run([*command, "--fresh-env", *folders], env={**os.environ, "JAX_PLATFORMS": "cpu"}).returncode
 
 

@@ -1,69 +1,77 @@
-"""Draw the logo: two masks of a theatre, an understudy behind the one that plays.
+"""Draw the logo: two masks of a theatre, the learner's in front of the expert's.
 
 python tools/logo.py            write docs/site/static/logo.svg (masks and name) and icon.svg (masks alone)
 python tools/logo.py --check    exit with status 1 if a file is out of date
 
-The front mask is the learner, the outline behind it the expert: the same face, a step aside. Its colours are legible on
-white and on black, so one file serves both.
+The outline is the expert's mask, the filled one the learner's: the same face, a step aside. The colours are legible on
+white and on black, so one file serves both. Letters are paths, so no font is needed where the logo is shown.
 """
 
 import sys
 from pathlib import Path
 
 from matplotlib.font_manager import FontProperties
-from matplotlib.path import Path as Path_
+from matplotlib.path import Path as Outline
 from matplotlib.textpath import TextPath
 
 FOLDER = Path(__file__).parents[1] / "docs" / "site" / "static"
 EXPERT, LEARNER, HOLE = "#e07a1f", "#2f7fc1", "#ffffff"
 SIZE, SHIFT = 40, 12
 """Width of a mask, and how far the expert's stands to the side, in units of the drawing."""
+LETTERS = {Outline.MOVETO: "M", Outline.LINETO: "L", Outline.CURVE3: "Q", Outline.CURVE4: "C"}
 
 
-def face(size: float) -> str:
+def face() -> str:
     """The outline of a mask with its top left corner at 0: straight above, round below."""
-    half = size / 2
-    return f"M0,{size * 0.12:g} Q{half:g},{-size * 0.12:g} {size:g},{size * 0.12:g} V{half:g} A{half:g},{size * 0.62:g} 0 0 1 0,{half:g} Z"
+    half, edge = SIZE / 2, SIZE * 0.12
+    top = f"M0,{edge:g} Q{half:g},{-edge:g} {SIZE},{edge:g}"
+    return f"{top} V{half:g} A{half:g},{SIZE * 0.62:g} 0 0 1 0,{half:g} Z"
 
 
-def eye(x: float, y: float, size: float) -> str:
-    """A closed half moon."""
-    r = size * 0.13
+def eye(x: float, y: float) -> str:
+    """A half moon."""
+    r = SIZE * 0.13
     return f'<path d="M{x - r:g},{y:g} A{r:g},{r:g} 0 0 1 {x + r:g},{y:g} Z" fill="{HOLE}"/>'
 
 
-def mouth(size: float) -> str:
+def mouth() -> str:
     """A smile: the space between two arcs."""
-    left, right, y = size * 0.24, size * 0.76, size * 0.62
-    width = right - left
-    arcs = f"M{left:g},{y:g} A{width / 2:g},{width / 2:g} 0 0 0 {right:g},{y:g} A{width * 0.7:g},{width * 0.7:g} 0 0 1 {left:g},{y:g} Z"
-    return f'<path d="{arcs}" fill="{HOLE}"/>'
+    left, right, y = SIZE * 0.24, SIZE * 0.76, SIZE * 0.62
+    deep, flat = (right - left) / 2, (right - left) * 0.7
+    lower = f"A{deep:g},{deep:g} 0 0 0 {right:g},{y:g}"
+    return f'<path d="M{left:g},{y:g} {lower} A{flat:g},{flat:g} 0 0 1 {left:g},{y:g} Z" fill="{HOLE}"/>'
 
 
 def masks() -> str:
-    """Both masks in a box of 56 x 50."""
-    line = f'<path d="{face(SIZE)}" transform="translate({SHIFT + 2} 4)" fill="none" stroke="{EXPERT}" stroke-width="3"/>'
-    holes = eye(SIZE * 0.29, SIZE * 0.4, SIZE) + eye(SIZE * 0.71, SIZE * 0.4, SIZE) + mouth(SIZE)
-    return f'{line}\n<g transform="translate(2 4)"><path d="{face(SIZE)}" fill="{LEARNER}"/>{holes}</g>'
+    """Both masks in a box of 56 x 52."""
+    behind = f'transform="translate({SHIFT + 2} 4)" fill="none" stroke="{EXPERT}" stroke-width="3"'
+    holes = eye(SIZE * 0.29, SIZE * 0.4) + eye(SIZE * 0.71, SIZE * 0.4) + mouth()
+    front = f'<g transform="translate(2 4)"><path d="{face()}" fill="{LEARNER}"/>{holes}</g>'
+    return f'<path d="{face()}" {behind}/>\n{front}'
+
+
+def outline(word: str) -> str:
+    """A word as a path, in the font that Matplotlib brings."""
+    path = TextPath((0, 0), word, size=30, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+    steps = []
+    for points, code in path.iter_segments(curves=True, simplify=False):
+        closed = code == Outline.CLOSEPOLY
+        steps.append("Z" if closed else LETTERS[code] + " ".join(f"{x:.1f}" for x in points))
+    return "".join(steps)
+
+
+def svg(width: int, *parts: str) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} 52" role="img">'
+    return "\n".join([head, "<title>understudy</title>", *parts, "</svg>", ""])
 
 
 def icon() -> str:
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 56 52" role="img"><title>understudy</title>\n{masks()}\n</svg>\n'
+    return svg(56, masks())
 
 
 def logo() -> str:
     name = f'<path transform="translate(66 37) scale(1 -1)" d="{outline("understudy")}" fill="{LEARNER}"/>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 264 52" role="img"><title>understudy</title>\n{masks()}\n{name}\n</svg>\n'
-
-
-def outline(word: str) -> str:
-    """A word as a path, so that it needs no font where it is shown. The font is Matplotlib's own."""
-    path = TextPath((0, 0), word, size=30, prop=FontProperties(family="DejaVu Sans", weight="bold"))
-    letters = {Path_.MOVETO: "M", Path_.LINETO: "L", Path_.CURVE3: "Q", Path_.CURVE4: "C"}
-    steps = []
-    for points, code in path.iter_segments(curves=True, simplify=False):
-        steps.append("Z" if code == Path_.CLOSEPOLY else letters[code] + " ".join(f"{x:.1f}" for x in points))
-    return "".join(steps)
+    return svg(264, masks(), name)
 
 
 FILES = {FOLDER / "logo.svg": logo, FOLDER / "icon.svg": icon}

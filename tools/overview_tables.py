@@ -149,10 +149,10 @@ def lowered(words: str) -> str:
 
 def algorithms_table() -> str:
     """Every algorithm with its place and the first sentence of its docstring."""
-    rows = [
-        [page(cls), cls.card.title, cls.card.moments, cls.card.solver, " ".join((cls.__doc__ or "").split("\n\n")[0].split())]
-        for cls in ordered()
-    ]
+    rows = []
+    for cls in ordered():
+        sentence = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
+        rows.append([page(cls), cls.card.title, cls.card.moments, cls.card.solver, sentence])
     return markdown(["name", "algorithm", "moments", "solver", "in a sentence"], rows)
 
 

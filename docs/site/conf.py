@@ -8,7 +8,6 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "src")]
 
 import docstrings  # noqa: E402
 import mathml  # noqa: E402
-
 from understudy.core.version import __version__  # noqa: E402
 
 project = "understudy"
