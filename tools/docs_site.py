@@ -86,7 +86,8 @@ def write(page: Path, target: Path, source: Path, sections: site_sections.Sectio
     text = page.read_text(encoding="utf-8")
     parts = FENCED.split(text)
     parts[::2] = [LINK.sub(lambda link: relinked(link, page, target, source), part) for part in parts[::2]]
-    text = FIGURE.sub(lambda figure: drawn(figure["file"], figure["alt"]), "".join(parts))
+    text = FIGURE.sub(lambda figure: drawn(figure["file"]), "".join(parts))
+    text = re.sub(r"(?<=\d) ± (?=\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)  # one line in a narrow column
     name = target.relative_to(source).with_suffix("").as_posix()
     text = api_reference.with_signatures(text) if name.startswith("api-") else text
     target.write_text(f"{text}\n{site_sections.toctrees(name, sections)}", encoding="utf-8")
@@ -116,7 +117,7 @@ def relinked(link: re.Match[str], page: Path, target: Path, source: Path) -> str
     return f"[{text}]({Path(os.path.relpath(staged, target.parent)).as_posix()}{mark}{anchor})"
 
 
-def drawn(file: str, alt: str) -> str:
+def drawn(file: str) -> str:
     """A drawing inside the page, where it follows the page's light and dark colours."""
     svg = re.sub(r"<style>.*?</style>", "", (DOCS / file).read_text(encoding="utf-8"), flags=re.DOTALL)
     return f'<div class="game">\n{"".join(line.strip() for line in svg.splitlines())}\n</div>'

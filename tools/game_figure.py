@@ -68,7 +68,7 @@ def players(card: Card) -> tuple[list[str], list[str]]:
 def alt(card: Card) -> str:
     """The figure in words."""
     learner, expert = SAMPLES[card.moments]
-    policy, f = (" ".join(words) for words in players(card))
+    policy, f = (", ".join(words) for words in players(card))
     payoff = f"the payoff {PAYOFFS[card.moments]} compares {learner} with {expert}"
     return f"The game of {card.name}: {payoff}. Policy π: {policy}. Moment function f: {f}."
 

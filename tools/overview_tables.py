@@ -22,7 +22,7 @@ COSTS = {
     "bc": ("a gradient step", "bc-speed.csv", "understudy, one run"),
     "advil": ("a gradient step of both players", "off-q-speed.csv", "AdVIL, understudy, one run"),
     "valuedice": ("a gradient step of both players", "off-q-speed.csv", "ValueDICE, understudy, one run"),
-    "sac": ("a gradient step of SAC, without f", "sac-speed.csv", "understudy, one run"),
+    "sac": ("a gradient step of plain SAC; f and other losses come on top", "sac-speed.csv", "understudy, one run"),
     "daequil": ("a round", "on-q-speed.csv", "DAeQuIL, understudy, one run"),
 }
 """What was timed: of an algorithm, or of the RL player that several share; the file, and the row of it."""

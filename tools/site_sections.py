@@ -19,7 +19,7 @@ SECTIONS: Sections = {
     ],
     "Algorithms": ["algorithms"],
     "Theory": ["theory", "absorbing", "stability"],
-    "Reproduction": ["results/README"],
+    "Reproduction": ["reproduction", "results/README"],
     "API reference": ["api"],
     "Project": ["contributing", "design", "changelog", "code-of-conduct"],
 }
@@ -28,7 +28,7 @@ API = (
     *("api-data", "api-environments", "api-algorithms", "api-training"),
     *("api-experts", "api-evaluation", "api-other"),
 )
-TITLES = {"contributing": "Contributing", "results/README": "The paper's figures beside ours", "changelog": "Changelog"}
+TITLES = {"results/README": "All tables, with verdicts"}
 """Names in the navigation, where they are not the page's heading."""
 
 

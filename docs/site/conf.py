@@ -1,5 +1,6 @@
 """Settings of Sphinx. `tools/docs_site.py` prepares the pages and calls Sphinx: run `make docs`."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "src")]
 import docstrings  # noqa: E402
 import mathml  # noqa: E402
 from understudy.core.version import __version__  # noqa: E402
+
+logging.getLogger("jax").setLevel(logging.WARNING)  # it says where its cache is
 
 project = "understudy"
 author = "The understudy authors"
