@@ -49,9 +49,7 @@ def main() -> int:
         return status
     html = arguments.out / "html"
     print(f"{html / 'index.html'}: built in {time.monotonic() - started:.0f} s")
-    if arguments.serve:
-        serve(html, arguments.port)
-    return 0
+    return serve(html, arguments.port) if arguments.serve else 0
 
 
 def build(out: Path) -> int:
@@ -123,15 +121,21 @@ def drawn(file: str) -> str:
     return f'<div class="game">\n{"".join(line.strip() for line in svg.splitlines())}\n</div>'
 
 
-def serve(html: Path, port: int) -> None:
-    """Show the site until Ctrl-C."""
+def serve(html: Path, port: int) -> int:
+    """Show the site until Ctrl-C; return the exit status."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=html)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+    try:
+        made = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        print(f"error: port {port} cannot be used ({error.strerror}): pass another one, --port N", file=sys.stderr)
+        return 2
+    with made as server:
         print(f"http://localhost:{server.server_port} (Ctrl-C ends it)")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             print()
+    return 0
 
 
 if __name__ == "__main__":
