@@ -12,6 +12,8 @@ import pytest
 import understudy as us
 
 ROOT = Path(__file__).parents[2]
+TEST_SETTINGS = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
+"""What tests/conftest.py sets for short programs. The demo trains for longer."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,8 @@ def test_the_installed_wheel_trains_outside_the_clone(wheel, tmp_path):
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*install, str(wheel)], check=True, capture_output=True, text=True)
     borrowed = os.pathsep.join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-    environment = {**os.environ, "PYTHONPATH": borrowed, "JAX_PLATFORMS": "cpu"}
+    kept = {name: value for name, value in os.environ.items() if name not in TEST_SETTINGS}
+    environment = {**kept, "PYTHONPATH": borrowed, "JAX_PLATFORMS": "cpu"}
 
     def run(*words):
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800)
