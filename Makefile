@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all check try lint tables bench soak clean
+.PHONY: demo test test-all check try lint tables docs docs-serve bench soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/understudy demo
@@ -33,10 +33,21 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Write the generated parts of README.md and docs again: the taxonomy, and the tables of docs/results.
+# Write the generated parts of README.md and docs again: the taxonomy, the games and settings of the algorithms, the
+# tables of docs/results and over all algorithms, the logo.
 tables: $(VENV)/.installed
 	$(BIN)/python tools/taxonomy.py
+	$(BIN)/python tools/algorithm_pages.py
+	$(BIN)/python tools/logo.py
 	$(BIN)/python tools/tables.py
+
+# The documentation site, in out/site/html. Every warning is an error, such as a link that leads nowhere.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python tools/docs_site.py
+
+# The same, shown on http://localhost:8000.
+docs-serve: $(VENV)/.installed-docs
+	$(BIN)/python tools/docs_site.py --serve
 
 # 40 minutes of mixed work with random kills, damaged files, full disks and hung environments; ends with a table.
 soak: $(VENV)/.installed
@@ -72,6 +83,11 @@ $(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.installed-test: $(VENV)/.installed
 	@echo "Installing the test tools into $(VENV)"
 	@$(PIP) --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@echo "Installing Sphinx into $(VENV)"
+	@$(PIP) --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 clean:

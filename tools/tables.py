@@ -1,4 +1,5 @@
-"""Write the tables of docs/results/README.md from the CSV files next to it, and those of docs/benchmark.md.
+"""Write the tables of docs/results/README.md from the CSV files next to it, and those of docs/benchmark.md and
+`overview_tables`.
 
     python tools/tables.py [FOLDER]
 
@@ -14,6 +15,7 @@ from pathlib import Path
 import benchmark_tables
 import comparison
 import comparison_claims
+import overview_tables
 import stored_files
 from understudy.core.errors import RunError, SettingError, UnderstudyError, unknown
 from understudy.core.paths import check_file_path
@@ -32,6 +34,9 @@ def main(arguments: list[str]) -> int:
         written = [write_page(results)]
         if benchmark_page(results).is_file():
             written.append(write_tables(benchmark_page(results), benchmark_tables.make_tables(results)))
+        pages = [page for page in overview_pages(results) if page.is_file()]
+        overview = overview_tables.make_tables(results) if pages else {}
+        written += [write_tables(page, overview) for page in pages]
     except UnderstudyError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -43,6 +48,11 @@ def main(arguments: list[str]) -> int:
 def benchmark_page(results: Path) -> Path:
     """The page of the benchmark, beside the folder of results."""
     return results.absolute().parent / "benchmark.md"
+
+
+def overview_pages(results: Path) -> list[Path]:
+    """The pages over all algorithms, beside the folder of results."""
+    return [results.absolute().parent / name for name in overview_tables.PAGES]
 
 
 def write_page(results: Path) -> tuple[Path, bool]:

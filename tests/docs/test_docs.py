@@ -13,7 +13,7 @@ import understudy as us
 from understudy.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 SHORT = {
     "theory": ["--mdps", "50"],
     "train adril": ["--sac.hidden", "8", "--sac.gradient-steps", "2", "--round-steps", "64"],
@@ -69,8 +69,9 @@ def test_every_algorithm_has_a_page_and_a_place_in_the_readme(name):
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_python_examples_run_twice(page, monkeypatch, tmp_path):
-    """In one namespace per page, with the arrays that an example takes as given. Files of the first run stay."""
+    """In one namespace per page, with the arrays and the model that an example takes as given. Files stay."""
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "tests/data_files/sb3/sac.zip", "sac.zip")
     random = np.random.default_rng(0)
     arrays = {
         "observations": random.normal(size=(60, 3)),

@@ -52,6 +52,8 @@ class Card:
     """Whether it learns from next states, which demonstrations may lack."""
     values: bool = False
     """Whether it queries the expert for action values instead of actions."""
+    fixed: bool = False
+    """Whether f never moves: a fixed loss, or a fixed reward."""
 
     @property
     def bound(self) -> str:

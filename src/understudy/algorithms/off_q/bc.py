@@ -86,6 +86,7 @@ class BC(Algorithm):
         actions=("continuous", "discrete"),
         collects="nothing",
         reference="Pomerleau 1989",
+        fixed=True,
     )
     has_critic: ClassVar[bool] = False
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 20, "hidden": (64, 64)}}

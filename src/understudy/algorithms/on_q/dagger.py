@@ -70,6 +70,7 @@ class DAgger(Algorithm):
         actions=("continuous", "discrete"),
         collects="episodes, and the expert's actions in their states",
         reference="Ross et al. 2011",
+        fixed=True,
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"gradient_steps": 10_000},

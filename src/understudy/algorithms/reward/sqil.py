@@ -52,6 +52,7 @@ class SQIL(RewardMatching):
         collects="steps of the learner, between updates",
         reference="Reddy et al. 2020",
         next_states=True,
+        fixed=True,
     )
     stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
     presets: ClassVar[dict[str, dict[str, Any]]] = {
