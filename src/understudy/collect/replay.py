@@ -107,8 +107,8 @@ def episode_returns(
 ) -> tuple[Float[Array, " envs"], Float[Array, ""], Int[Array, ""]]:
     """The returns of unfinished episodes after a chunk, the sum of those that ended in it, and their number.
 
-    Episodes that began at a demonstrated step are shorter, so they do not count. If a worker was lost, an episode starts
-    although the one before has not ended: that one does not count.
+    Episodes that began at a demonstrated step do not count, since they are shorter. Nor does an episode that has not
+    ended when the next one starts, because a worker was lost.
     """
 
     counted = chunk.last if chunk.ordinary is None else chunk.last & chunk.ordinary
