@@ -4,9 +4,9 @@
     python benchmarks/filter.py --tasks Pendulum --seeds 1
 
 Each learner has its preset "quick" and 10 demonstrations. A policy is evaluated after each round of 1,280 steps, in 10
-episodes that begin as the environment begins them. The score is 0 for uniformly random actions and 1 for the expert. The
-expert of MountainCarContinuous pushes with full force in the direction of its speed. Finished runs are kept in `work`;
-rows of other tasks stay in the file. What TREE costs: `understudy reproduce filter-tree`.
+episodes that begin as the environment begins them. The score is 0 for uniformly random actions and 1 for the expert.
+The expert of MountainCarContinuous pushes with full force in the direction of its speed. Finished runs are kept in
+`work`; rows of other tasks stay in the file. What TREE costs: `understudy reproduce filter-tree`.
 """
 
 import csv
@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 
 import understudy as us
-from understudy.collect.rollouts import rollout
+from understudy.collect.rollouts import HostPolicy, rollout
 from understudy.core.types import Continuous
 from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
 from understudy.studies import Entry, Protocol, Store, Study, Task
@@ -60,7 +60,7 @@ def push(obs: np.ndarray) -> np.ndarray:
     return np.where(obs[:, 1:] >= 0, 1.0, -1.0).astype(np.float32)
 
 
-def random_actions(task: str) -> us.Actor | object:
+def random_actions(task: str) -> HostPolicy:
     """Uniformly random actions."""
     space, random = us.make(task).spec.action, np.random.default_rng(0)
     assert isinstance(space, Continuous)
@@ -81,8 +81,13 @@ def demonstrations(task: str, folder: Path) -> str:
 def reference_row(task: str, name: str, returns: np.ndarray) -> dict[str, str]:
     """The returns of the expert, or of random actions, as a row of the results."""
     values = {
-        **{"env": task, "algorithm": name, "x_kind": name, "episodes": len(returns), "device": provenance()["device"]},
-        **{"mean_return": round(float(returns.mean()), 3), "std_return": round(float(returns.std()), 3)},
+        "env": task,
+        "algorithm": name,
+        "x_kind": name,
+        "episodes": len(returns),
+        "device": provenance()["device"],
+        "mean_return": round(float(returns.mean()), 3),
+        "std_return": round(float(returns.std()), 3),
         **dict(zip(PROVENANCE, provenance_columns(), strict=True)),
     }
     return {column: str(values.get(column, "")) for column in table.COLUMNS}
