@@ -17,6 +17,7 @@ from understudy.core.errors import NeedsError
 from understudy.core.types import Dataset
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.states import check_reached, differs
+from understudy.envs.trial import check_set_state
 
 
 class Starts(NamedTuple):
@@ -51,8 +52,15 @@ def demonstrated_starts(env: Environment | GymnasiumEnvironment, demonstrations:
     if isinstance(env, GymnasiumEnvironment):
         env.check_settable()
         return starts
-    state, seen = jax.jit(jax.vmap(env.set_state))(jnp.asarray(obs), jnp.asarray(t))
+    check_set_state(env)
+    state, seen = _placed(env, jnp.asarray(obs), jnp.asarray(t))
     found, real = np.asarray(seen), np.arange(len(obs)) < starts.size.max()
     for row in np.flatnonzero(differs(obs, found).any(1) & real)[:1]:
         check_reached(env.name, obs[row], found[row], f" in row {row}")
     return starts._replace(obs=seen, t=jnp.asarray(t), state=state)
+
+
+@jax.jit
+def _placed(env: Environment, obs: Array, t: Array) -> tuple[Any, Array]:
+    """The states and the observations of all rows."""
+    return jax.vmap(env.set_state)(obs, t)

@@ -63,11 +63,6 @@ class Environment(eqx.Module):
             "(state, observation) as reset does, or leave out start_share"
         )
 
-    @property
-    def settable(self) -> bool:
-        """Whether it defines `set_state`."""
-        return type(self).set_state is not Environment.set_state
-
     def expert(self) -> Policy:
         """The scripted expert, if there is one."""
         raise NeedsError(

@@ -37,14 +37,18 @@ def check_environment(env: Environment) -> None:
     if step.success is not None:
         _check_shape(env, "step", "success", step.success, ())
     _check_same_state(env, "step", step.state, state)
-    if env.settable:
-        t = np.zeros((), np.int32)
-        placed = _tried(env, "set_state(obs, t)", lambda: jax.eval_shape(env.set_state, obs, t))
-        if not isinstance(placed, tuple) or len(placed) != 2:
-            needed = "(state, observation) is needed"
-            raise SpecError(f"{type(env).__name__}.set_state returned a {type(placed).__name__}: {needed}")
-        _check_shape(env, "set_state", "observation", placed[1], spec.obs_shape)
-        _check_same_state(env, "set_state", placed[0], state)
+
+
+def check_set_state(env: Environment) -> None:
+    """Raise SpecError unless `set_state` fits the environment, and NeedsError if there is none. Nothing is computed."""
+    state, obs = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    t = np.zeros((), np.int32)
+    placed = _tried(env, "set_state(obs, t)", lambda: jax.eval_shape(env.set_state, obs, t))
+    if not isinstance(placed, tuple) or len(placed) != 2:
+        needed = "(state, observation) is needed"
+        raise SpecError(f"{type(env).__name__}.set_state returned a {type(placed).__name__}: {needed}")
+    _check_shape(env, "set_state", "observation", placed[1], env.spec.obs_shape)
+    _check_same_state(env, "set_state", placed[0], state)
 
 
 def _check_same_state(env: Environment, method: str, returned: Any, first: Any) -> None:
