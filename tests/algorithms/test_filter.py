@@ -145,6 +145,7 @@ def test_adrils_f_sees_ordinary_episodes(demos, data, kernel):
     assert not np.allclose(reward(16), reward(22))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gail", "sqil", "adril", "hype"])
 def test_other_algorithms_take_a_start_share(name):
     learner = us.ALGORITHMS[name](**us.ALGORITHMS[name].small | {"start_share": 0.5})
@@ -155,7 +156,6 @@ def test_other_algorithms_take_a_start_share(name):
 
 @pytest.mark.parametrize("index", [0, 2])
 def test_gails_discriminator_stays_without_ordinary_steps(demos, data, index):
-    learner = us.gail(**us.gail.small | {"start_share": 0.5})
     learner = recording(us.gail, player="sac", envs=1, buffer_size=None, start_share=0.5, discriminator_hidden=(4,))
     state = INIT(learner, demos.spec, data)
     after, _ = UPDATE(learner, state, marked(data, index=index, late=np.ones(36, bool)))
