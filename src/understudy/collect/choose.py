@@ -36,8 +36,8 @@ def collector_for(
     if algorithm.schedule is not None:
         starts = demonstrated_starts(env, demonstrations) if algorithm.start_share > 0 else None
         if isinstance(env, Environment):
-            inside = JaxSteps(env, algorithm.schedule, starts)
-            return Collector(inside) if starts is None else StepsCollector(inside, np.asarray(starts.size))
+            steps = JaxSteps(env, algorithm.schedule, starts)
+            return Collector(steps) if starts is None else StepsCollector(steps, np.asarray(starts.size))
         count = worker_count(env, len(seeds)) if workers is None else workers
         return WorkerCollector(env, seeds, algorithm.schedule, algorithm.rounds, count, step_timeout, starts)
     queried = as_expert(expert, env) if "expert" in algorithm.card.needs else None
@@ -49,6 +49,6 @@ def collector_for(
         if queried is None:
             return Collector(JaxEpisodes(env, None))
         if queried.policy is not None and (values is None or isinstance(values, ActionValueEstimator)):
-            episodes = JaxEpisodes(env, queried.policy, queried.deterministic, values)
-            return Collector(episodes, NO_LIMIT if queried.limit is None else queried.limit)
+            inside = JaxEpisodes(env, queried.policy, queried.deterministic, values)
+            return Collector(inside, NO_LIMIT if queried.limit is None else queried.limit)
     return HostCollector(env, queried, seeds, workers, step_timeout)

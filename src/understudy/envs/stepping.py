@@ -122,7 +122,7 @@ class CheckedEnv:
             self.check_settable()
         self._enter(PLACE, *self._place[1:])
         try:
-            returned = self._set_state(obs)
+            returned = self._set_state(obs.copy())  # the method may keep or change it
             seen = obs if returned is None else self._observation(returned)
         except UnderstudyError:
             raise
