@@ -35,8 +35,8 @@ environment steps, on steps that the policy collected while it changed and explo
 optimistic Adam every 5,000, with a decreasing learning rate, on 4 new episodes of the last policy, or on all such
 episodes so far. There the policy's networks also move by optimistic Adam, and a tenth of the actions are random.
 The RL player also learns from the demonstrated steps, in proportion to their number, with the rewards of f.
-The theory's algorithms, MMDP (PSDP backward in time, `tabular.psdp` is its exact form) and NRMM, begin every episode at
-the expert's states and play the expert's time t from there; this is the practical algorithm of the source.
+In the source's theory every episode begins at the expert's states: MMDP goes backward in time (PSDP, exact in
+`tabular.psdp`), NRMM runs a no-regret policy. This is the practical algorithm of the source, without their guarantees.
 """
 
 from typing import Any, ClassVar
