@@ -13,7 +13,7 @@ import pytest
 
 import understudy as us
 from support import browser
-from support.envs import Walk
+from support.envs import Drift, Walk
 
 # Tests compile hundreds of programs and run most of them for a moment, so compile time matters more than speed. JAX
 # reads the variable at import: it is for the processes that tests start.
@@ -74,7 +74,7 @@ def tasks():
     """The environment and expert for the demonstrations of each kind."""
     walk = Walk(0.3 * jax.random.normal(jax.random.key(0), (3, 4)))
     return {
-        "continuous": {"env": us.make("Pendulum"), "expert": "scripted"},
+        "continuous": {"env": Drift(), "expert": "scripted"},
         "discrete": {"env": walk, "expert": walk.expert()},
     }
 

@@ -31,8 +31,37 @@ class Walk(Environment):
         new = state + self.drift[act]
         return Timestep(new, new, -jnp.abs(new).sum(), jnp.abs(new).max() > 3)
 
+    def set_state(self, obs, t):
+        return obs, obs
+
     def expert(self):
         return Categorical.init(jax.random.key(3), 4, 3, (8,))
+
+
+class Drift(Environment):
+    """At most 50 steps; three observed numbers decay and follow the action. Any three numbers are a state."""
+
+    name: ClassVar[str] = "Drift"
+    about: ClassVar[str] = "a drift for tests"
+
+    @property
+    def spec(self):
+        return Spec((3,), us.Continuous((-2.0,), (2.0,)), 50)
+
+    def reset(self, key):
+        state = jax.random.normal(key, (3,))
+        return state, state
+
+    def step(self, state, act, key):
+        new = 0.9 * state + 0.1 * act[0] + 0.1 * jax.random.normal(key, (3,))
+        return Timestep(new, new, -jnp.abs(act - self.expert().mode(start(), state)).sum(), jnp.array(False))
+
+    def set_state(self, obs, t):
+        return obs, obs
+
+    def expert(self):
+        weights = jnp.array([[0.4], [-0.3], [0.2]])
+        return Deterministic(MLP((weights,), (jnp.array([0.1]),), "identity"))
 
 
 class Line(Environment):
@@ -58,6 +87,9 @@ class Line(Environment):
         wanted = self.expert().mode(start(), state)
         cost = (act != wanted).astype(jnp.float32) if self.discrete else jnp.square(act - wanted).sum()
         return Timestep(new, new, -cost, jnp.array(False))
+
+    def set_state(self, obs, t):
+        return obs, obs
 
     def expert(self):
         if self.discrete:

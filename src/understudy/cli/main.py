@@ -94,6 +94,10 @@ COMMANDS = {
         "CartPole with and without absorbing states, with an expert that soon drops the pole.",
         "understudy.paper.survival:reproduce_survival",
     ),
+    "reproduce filter-tree": (
+        "Episodes of a search in TREE, without resets and from the expert's states.",
+        "understudy.paper.filter_tree:reproduce_filter_tree",
+    ),
     "study run": (
         "Run a study; rerun to resume, or in a second terminal to share the work.",
         "understudy.cli.study_commands:run_command",

@@ -50,6 +50,7 @@ class Collected(NamedTuple):
     action_values: ActionValues | None = None
     replay: Replay | None = None
     new_steps: Transition | None = None
+    ordinary: Array | None = None
     task_reward: Array | None = None
     mean_return: Float[Array, " runs"] | None = None
     """Over the episodes that ended; NaN if none did."""

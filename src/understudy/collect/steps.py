@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from understudy.collect import replay
-from understudy.collect.base import Collected, InProgram, Memory, Now
+from understudy.collect.base import Collected, Collector, InProgram, Memory, Now, Request
 from understudy.collect.replay import Chunk, ReplayMemory
+from understudy.collect.starts import Starts
 from understudy.core.types import Continuous, MultiDiscrete, Spec, State
 from understudy.envs import Environment
 from understudy.game import Algorithm
@@ -28,6 +29,19 @@ class EpisodeState(NamedTuple):
     obs: Float[Array, "envs obs"]
     t: Int[Array, " envs"]
     carry: Carry
+    ordinary: Bool[Array, " envs"] | None = None
+    """Whether the episode began as the environment begins them. None: all do (`collect.starts`)."""
+
+
+class StepsCollector(Collector):
+    """The host half of `JaxSteps` with start states: it knows how many of them each run has."""
+
+    def __init__(self, in_program: "JaxSteps", sizes: np.ndarray):
+        super().__init__(in_program)
+        self.sizes = sizes
+
+    def gather(self, request: Request) -> np.ndarray:
+        return self.sizes
 
 
 class JaxSteps(InProgram):
@@ -35,12 +49,16 @@ class JaxSteps(InProgram):
 
     env: Environment
     schedule: Schedule = eqx.field(static=True)
+    starts: Starts | None = None
+    """Start states of all runs; `given` has the number of each run. None: episodes begin as the environment does."""
 
     def init(self, algorithm: Algorithm, states: State, spec: Spec) -> ReplayMemory:
         # Only shapes matter here: a run's first update starts new episodes.
         keys = jax.random.split(jax.random.key(0), self.schedule.envs)
-        episodes = jax.vmap(lambda state: start_all(self.env, algorithm.acting_policy(state), keys))(states)
-        return replay.empty(self.schedule, spec, jax.tree.leaves(states)[0].shape[0], episodes)
+        starts = None if self.starts is None else self.starts._replace(size=1)
+        episodes = jax.vmap(lambda state: start_all(self.env, algorithm.acting_policy(state), keys, starts))(states)
+        runs, marked = jax.tree.leaves(states)[0].shape[0], starts is not None
+        return replay.empty(self.schedule, spec, runs, episodes, marked)
 
     def collect(
         self,
@@ -54,11 +72,13 @@ class JaxSteps(InProgram):
     ) -> tuple[Memory, Collected]:
         begins, random_steps = jnp.asarray(self.schedule.begins(*now)), self.schedule.random_steps_left(*now)
 
-        def play(state: State, episodes: EpisodeState, key: Key[Array, ""]) -> tuple[EpisodeState, Chunk]:
-            policy = algorithm.acting_policy(state)
-            return play_steps(self.env, policy, episodes, self.schedule, begins, random_steps, key)
+        def play(state: State, episodes: EpisodeState, key: Key[Array, ""], size: Any) -> tuple[EpisodeState, Chunk]:
+            policy, starts = algorithm.acting_policy(state), self.starts
+            if starts is not None:
+                starts = starts._replace(size=size, share=algorithm.start_share)
+            return play_steps(self.env, policy, episodes, self.schedule, begins, random_steps, key, starts)
 
-        episodes, chunk = jax.vmap(play)(states, memory.episodes, keys)
+        episodes, chunk = jax.vmap(play)(states, memory.episodes, keys, given)
         return replay.collected(memory._replace(episodes=episodes), chunk, self.schedule, now)
 
     def stored(self, memory: Memory, rounds: int) -> list[Array]:
@@ -72,9 +92,11 @@ class GivenSteps(InProgram):
     """Adds the steps of worker processes to a replay buffer."""
 
     schedule: Schedule = eqx.field(static=True)
+    marked: bool = eqx.field(static=True, default=False)
+    """Whether episodes may begin at demonstrated steps."""
 
     def init(self, algorithm: Algorithm, states: State, spec: Spec) -> ReplayMemory:
-        return replay.empty(self.schedule, spec, jax.tree.leaves(states)[0].shape[0])
+        return replay.empty(self.schedule, spec, jax.tree.leaves(states)[0].shape[0], marked=self.marked)
 
     def collect(
         self,
@@ -104,10 +126,11 @@ def play_steps(
     begins: Bool[Array, ""],
     random_steps: Int[Array, ""],
     key: Key[Array, ""],
+    starts: Starts | None = None,
 ) -> tuple[EpisodeState, Chunk]:
     """The steps of one run before an update."""
     start_key, loop_key = jax.random.split(key)
-    fresh = start_all(env, policy, jax.random.split(start_key, schedule.envs))
+    fresh = start_all(env, policy, jax.random.split(start_key, schedule.envs), starts)
     episodes = jax.tree.map(lambda new, old: jnp.where(begins, new, old), fresh, episodes)
 
     def one(here: EpisodeState, random: Bool[Array, ""], k: Key[Array, ""]) -> tuple[EpisodeState, Chunk]:
@@ -115,10 +138,10 @@ def play_steps(
         act = policy.draw(here.carry, here.obs, act_key)
         act = jnp.where(random, random_action(env.spec, random_key), act).astype(act.dtype)
         new = env.step(here.state, act, step_key)
-        last = new.terminal | (here.t == env.spec.horizon - 1)
-        taken = Chunk(here.t, here.obs, act, new.obs, new.reward, new.terminal, last)
-        continued = EpisodeState(new.state, new.obs, here.t + 1, step(here.carry))
-        restarted = _start(env, policy, reset_key)
+        last = new.terminal | (here.t >= env.spec.horizon - 1)
+        taken = Chunk(here.t, here.obs, act, new.obs, new.reward, new.terminal, last, here.ordinary)
+        continued = EpisodeState(new.state, new.obs, here.t + 1, step(here.carry), here.ordinary)
+        restarted = _start(env, policy, reset_key, starts)
         return jax.tree.map(lambda a, b: jnp.where(last, a, b), restarted, continued), taken
 
     def all_(episodes: EpisodeState, inputs: tuple[Array, Array]) -> tuple[EpisodeState, Chunk]:
@@ -131,15 +154,27 @@ def play_steps(
     return episodes, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), chunk)
 
 
-def start_all(env: Environment, policy: Policy, keys: Key[Array, " envs"]) -> EpisodeState:
+def start_all(
+    env: Environment, policy: Policy, keys: Key[Array, " envs"], starts: Starts | None = None
+) -> EpisodeState:
     """New episodes in all environments of a run."""
-    return jax.vmap(lambda k: _start(env, policy, k))(keys)
+    return jax.vmap(lambda k: _start(env, policy, k, starts))(keys)
 
 
-def _start(env: Environment, policy: Policy, key: Key[Array, ""]) -> EpisodeState:
+def _start(env: Environment, policy: Policy, key: Key[Array, ""], starts: Starts | None) -> EpisodeState:
+    """A new episode: an ordinary one, or with probability `starts.share` from a demonstrated step on."""
     env_key, policy_key = jax.random.split(key)
     state, obs = env.reset(env_key)
-    return EpisodeState(state, obs, jnp.zeros((), jnp.int32), jax.tree.map(jnp.asarray, policy.reset(policy_key)))
+    carry = jax.tree.map(jnp.asarray, policy.reset(policy_key))
+    began = EpisodeState(state, obs, jnp.zeros((), jnp.int32), carry)
+    if starts is None:
+        return began
+    share_key, row_key = (jax.random.fold_in(key, number) for number in (2, 3))  # the split uses 0 and 1
+    state, obs, t = starts.drawn(row_key)
+    placed = EpisodeState(state, obs, t, carry._replace(t=t))
+    demonstrated = jax.random.bernoulli(share_key, starts.share)
+    chosen: EpisodeState = jax.tree.map(lambda a, b: jnp.where(demonstrated, a.astype(b.dtype), b), placed, began)
+    return chosen._replace(ordinary=~demonstrated)
 
 
 def random_action(spec: Spec, key: Key[Array, ""]) -> Array:

@@ -1,8 +1,7 @@
 """Collecting steps in Gymnasium environments, by worker processes, an update's steps at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from understudy.collect.base import Collector, Request
 from understudy.collect.replay import Chunk
 from understudy.collect.runner import StepRequest
+from understudy.collect.starts import Starts
 from understudy.collect.steps import GivenSteps
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.collect.workers import WorkerPool
@@ -34,8 +34,10 @@ class WorkerCollector(Collector):
         rounds: int,
         workers: int,
         step_timeout: float = STEP_TIMEOUT,
+        starts: Starts | None = None,
     ):
-        super().__init__(GivenSteps(schedule))
+        super().__init__(GivenSteps(schedule, starts is not None))
+        self._starts = None if starts is None else [starts.of_run(run) for run in range(len(seeds))]
         self.env, self.seeds, self.schedule, self.rounds = env, seeds, schedule, rounds
         self.workers, self.step_timeout = workers, step_timeout
         self.calls_per_round = schedule.updates
@@ -48,7 +50,7 @@ class WorkerCollector(Collector):
         """Start the worker processes. A run that resumes in `first_round` starts new episodes, with other seeds."""
         entropy = [(seed, first_round) for seed in self.seeds]
         envs, steps = self.schedule.envs, self.schedule.steps_per_env
-        with WorkerPool(self.env, entropy, envs, steps, self.workers, self.step_timeout) as self._pool:
+        with WorkerPool(self.env, entropy, envs, steps, self.workers, self.step_timeout, self._starts) as self._pool:
             self._requested = False
             yield
 
@@ -61,7 +63,7 @@ class WorkerCollector(Collector):
     def gather(self, request: Request) -> Chunk:
         """The steps of all runs before an update, stacked."""
         if not self._requested:
-            self._request(request.policies, request.round, request.update, request.active())
+            self._request(request, request.round, request.update)
         chunks = self.pool.receive()
         self._requested = False
         return jax.tree.map(lambda *parts: np.stack(parts), *chunks)
@@ -69,15 +71,18 @@ class WorkerCollector(Collector):
     def ahead(self, request: Request) -> None:
         following = divmod(request.round * self.schedule.updates + request.update + 1, self.schedule.updates)
         if self.looks_ahead and following[0] < self.rounds:
-            self._request(request.policies, *following, request.active())
+            self._request(request, *following)
 
-    def _request(self, policies: Callable[[], Any], index: int, update: int, active: np.ndarray) -> None:
+    def _request(self, request: Request, index: int, update: int) -> None:
         reset = bool(self.schedule.begins(index, update))
         random_steps = int(self.schedule.random_steps_left(index, update))
-        stacked = policies()
-        requests = [
-            StepRequest(jax.tree.map(lambda x, i=run: x[i], stacked), reset, random_steps) if active[run] else None
-            for run in range(len(self.seeds))
-        ]
-        self.pool.request(requests)
+        share = float(request.algorithm.start_share)
+        stacked, active = request.policies(), request.active()
+        policies = [jax.tree.map(lambda x, i=run: x[i], stacked) for run in range(len(self.seeds))]
+        self.pool.request(
+            [
+                StepRequest(policy, reset, random_steps, share) if active[run] else None
+                for run, policy in enumerate(policies)
+            ]
+        )
         self._requested = True

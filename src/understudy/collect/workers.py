@@ -17,6 +17,7 @@ import numpy as np
 
 from understudy.collect.replay import Chunk, zero_chunk
 from understudy.collect.runner import Runner, Runners, StepRequest, TimedChunk
+from understudy.collect.starts import Starts
 from understudy.collect.worker import (
     PATIENCE,
     REPLACEMENTS,
@@ -37,6 +38,7 @@ class WorkerPool:
 
     Each run has `envs` environments, and a request takes `steps` steps in each. Runs are distributed over the workers.
     If an environment fails, all workers are closed. `step_timeout` limits each call of an environment in a worker.
+    `starts` are the demonstrated steps at which the episodes of each run may begin; None: they do not.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class WorkerPool:
         steps: int,
         workers: int,
         step_timeout: float = STEP_TIMEOUT,
+        starts: Sequence[Starts] | None = None,
     ):
         check_whole(1, envs=envs, steps=steps)
         check_whole(0, workers=workers)
@@ -56,7 +59,7 @@ class WorkerPool:
         self.act_seconds = 0.0
         """Time spent in policies, summed over the runs."""
         self._env, self._seeds, self._timeout = env, [tuple(seed) for seed in seeds], step_timeout
-        self._shape = env.spec, envs, steps
+        self._shape, self._starts = (env.spec, envs, steps), starts
         self._replaced = [0] * len(seeds)
         self._requests: list[StepRequest | None] | None = None
         self._here: list[Runner] = []
@@ -66,8 +69,8 @@ class WorkerPool:
         if workers == 0:
             try:
                 with redirected(env.quiet):
-                    for one in self._seeds:
-                        self._here.append(Runner(env, one, envs, steps))
+                    for one, own in zip(self._seeds, self._starts_of(range(len(seeds))), strict=True):
+                        self._here.append(Runner(env, one, envs, steps, own))
             except BaseException:
                 self.close()
                 raise
@@ -102,7 +105,7 @@ class WorkerPool:
         if self._requests is None:
             raise WorkerError("nothing was requested: call request() first")
         requests, self._requests = self._requests, None
-        chunks = [zero_chunk(*self._shape) for _ in requests]
+        chunks = [zero_chunk(*self._shape, marked=self._starts is not None) for _ in requests]
         try:
             for run, (runner, request) in enumerate(zip(self._here, requests, strict=False)):
                 if request is not None:
@@ -125,7 +128,10 @@ class WorkerPool:
     def _start(self, runs: range) -> Worker:
         """Start a worker. If it is not the first one of its runs, they begin with other seeds."""
         seeds = [(*self._seeds[run], self._replaced[run]) if self._replaced[run] else self._seeds[run] for run in runs]
-        return Worker(self._env.name, self._timeout, Runners, self._env, seeds, *self._shape[1:])
+        return Worker(self._env.name, self._timeout, Runners, self._env, seeds, *self._shape[1:], self._starts_of(runs))
+
+    def _starts_of(self, runs: range) -> list[Starts | None]:
+        return [None if self._starts is None else self._starts[run] for run in runs]
 
     def _answer(self, number: int, requests: list[StepRequest | None]) -> list[TimedChunk | None]:
         """The answer of a worker, or of the one that replaces it."""

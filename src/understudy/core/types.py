@@ -143,6 +143,14 @@ class Replay(NamedTuple):
     reward: Float[Array, " n"]
     """The task reward, for RL without imitation (`learn`). No imitation algorithm reads it."""
     size: Int[Array, ""]
+    ordinary: Bool[Array, " n"] | None = None
+    """Whether the step's episode began as the environment begins them, not at a demonstrated step. None: all did."""
+
+    @property
+    def usual(self) -> Bool[Array, " n"]:
+        """Mask of the real steps of ordinary episodes: those that show what the learner's policy visits."""
+        real = jnp.arange(self.steps.t.shape[0]) < self.size
+        return real if self.ordinary is None else real & self.ordinary
 
 
 class RoundData(NamedTuple):
@@ -167,6 +175,8 @@ class RoundData(NamedTuple):
     replay: Replay | None = None
     new_steps: Transition | None = None
     """The steps since the last update, in order: (environments, time)."""
+    ordinary: Bool[Array, "envs time"] | None = None
+    """Whether the episode of each of `new_steps` began as the environment begins them. None: all did."""
     task_reward: Float[Array, "envs time"] | None = None
     """The task rewards of `new_steps`. No imitation algorithm reads them."""
     round: Int[Array, ""] | int = 0

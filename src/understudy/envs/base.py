@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from understudy.core.arrays import Array
 from understudy.core.errors import NeedsError
@@ -52,6 +52,16 @@ class Environment(eqx.Module):
 
     @abstractmethod
     def step(self, state: EnvState, act: Array, key: Key[Array, ""]) -> Timestep: ...
+
+    def set_state(self, obs: Float[Array, " obs"], t: Int[Array, ""]) -> tuple[EnvState, Float[Array, " obs"]]:
+        """The state that a demonstrated step `t` with this observation began in, and the observation of that state.
+
+        Optional. Episodes can then begin at demonstrated steps (`start_share`).
+        """
+        raise NeedsError(
+            f"{self.name} cannot be set to a state: define {self.name}.set_state(obs, t), which returns "
+            "(state, observation) as reset does, or leave out start_share"
+        )
 
     def expert(self) -> Policy:
         """The scripted expert, if there is one."""

@@ -87,6 +87,11 @@ class Finite(Environment):
         new = FiniteState(state.t + 1, next_s)
         return Timestep(new, self.observe(new), self.reward[state.t, state.s, act], jnp.array(False))
 
+    def set_state(self, obs: Float[Array, " obs"], t: Int[Array, ""]) -> tuple[FiniteState, Float[Array, " obs"]]:
+        states = self.policy.shape[1]
+        state = FiniteState(jnp.asarray(t, jnp.int32), obs[:states].argmax().astype(jnp.int32))
+        return state, self.observe(state)
+
     def expert(self) -> Policy:
         return Lookup(self.policy)
 

@@ -77,6 +77,11 @@ class Forest(Environment):
         terminal, success = crash | sideways | across, across & ~crash & ~sideways
         return Timestep(new, self._observe(new), score - state.y, terminal, success)
 
+    def set_state(self, obs: Float[Array, " obs"], t: Int[Array, ""]) -> tuple[ForestState, Float[Array, " obs"]]:
+        layout = jnp.array(0) if self.trees.ndim == 2 else obs[4].astype(int)
+        state = ForestState(obs[1], obs[2], obs[3], layout)
+        return state, self._observe(state)
+
     def expert(self) -> Policy:
         return Dodge(self.trees)
 

@@ -147,6 +147,15 @@ class GymnasiumEnvironment:
         """A single environment whose mistakes are named."""
         return CheckedEnv(self.name, self.make_env, run, report)
 
+    def check_settable(self) -> None:
+        """Raise NeedsError unless it can be set to the state of an observation."""
+        with redirected(self.quiet):
+            one = self.copy()
+            try:
+                one.check_settable()
+            finally:
+                one.close()
+
     def make_env(self) -> Env:
         """A single environment. If made by Gymnasium, it has no `PassiveEnvChecker`, which is slow."""
         env: Env = self.maker(disable_env_checker=True) if self.maker.by_gymnasium else self.maker()

@@ -4,7 +4,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Source, namespace
 from understudy.core.types import Continuous, Spec
@@ -44,6 +44,10 @@ class Pendulum(Environment):
         speed = jnp.clip(state.speed + push * DT, -MAX_SPEED, MAX_SPEED)
         new = PendulumState(state.angle + speed * DT, speed)
         return Timestep(new, _observe(new), -cost, jnp.array(False))
+
+    def set_state(self, obs: Float[Array, " obs"], t: Int[Array, ""]) -> tuple[PendulumState, Float[Array, " obs"]]:
+        state = PendulumState(jnp.arctan2(obs[1], obs[0]), obs[2])
+        return state, _observe(state)
 
     def expert(self) -> Policy:
         return SwingUp()

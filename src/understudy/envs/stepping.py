@@ -15,10 +15,11 @@ import numpy as np
 from understudy.core.errors import SpecError, UnderstudyError, WorkerError, install_command
 from understudy.core.spaces import Path, actions_of, flat_observations, is_plain, leaves
 from understudy.core.text import quoted
+from understudy.envs.states import Setter, check_reached, state_setter
 
 T = TypeVar("T")
-OURS, MAKE, RESET, STEP, CLOSE, RENDER = range(6)
-"""Who has the word: our own code, or the environment that is made, reset, stepped, closed or drawn."""
+OURS, MAKE, RESET, STEP, CLOSE, RENDER, PLACE = range(7)
+"""Who has the word: our own code, or the environment that is made, reset, stepped, closed, drawn or set to a state."""
 NO_RUN = -1
 NUMERIC = "fiub"
 """Kinds of NumPy arrays that hold real numbers."""
@@ -53,7 +54,7 @@ def where(phase: int, run: int, seed: int, step: int) -> str:
     """The words for a place in an episode."""
     at = f"step {step} of the episode with seed {seed}"
     calls = {CLOSE: f"close() after {at}", RENDER: f"render() after {at}"}
-    words = {MAKE: "its constructor", RESET: f"reset(seed={seed})", **calls}.get(phase, at)
+    words = {MAKE: "its constructor", RESET: f"reset(seed={seed})", PLACE: "set_state(obs)", **calls}.get(phase, at)
     return words if run == NO_RUN else f"{words} (run of seed {run})"
 
 
@@ -98,6 +99,7 @@ class CheckedEnv:
         self._boxed = isinstance(actions, gymnasium.spaces.Box)
         self.action_kind = self._dtype if plain or self._boxed else np.dtype(np.int64)
         """The type of a policy's actions, as `step` takes them."""
+        self._set_state: Setter | None = None
         self.frames_per_second = float(self._env.metadata.get("render_fps") or FRAMES_PER_SECOND)
 
     def reset(self, seed: int) -> np.ndarray:
@@ -109,6 +111,25 @@ class CheckedEnv:
             raise
         except self._failures as error:
             raise self._raised(error) from error
+
+    def check_settable(self) -> None:
+        """Raise NeedsError unless it can be set to the state of an observation."""
+        self._set_state = state_setter(self._env, self.name)
+
+    def set_state(self, obs: np.ndarray) -> np.ndarray:
+        """Go to the state of a demonstrated observation, after a reset; returns the observation there."""
+        if self._set_state is None:
+            self.check_settable()
+        self._enter(PLACE, *self._place[1:])
+        try:
+            returned = self._set_state(obs.copy())  # the method may keep or change it
+            seen = obs if returned is None else self._observation(returned)
+        except UnderstudyError:
+            raise
+        except self._failures as error:
+            raise self._raised(error) from error
+        check_reached(self.name, obs, seen, "")
+        return seen
 
     def step(self, action: Any) -> StepResult:
         _, seed, count = self._place

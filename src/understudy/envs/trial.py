@@ -1,4 +1,4 @@
-"""A trial of a person's JAX environment: spec, reset and step are traced once, so that a mistake is one line."""
+"""A trial of a person's JAX environment: its spec and methods are traced once, so that a mistake is one line."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from understudy.envs.base import Environment, Timestep
 
 
 def check_environment(env: Environment) -> None:
-    """Raise SpecError unless the spec, `reset` and `step` of an environment fit together. Nothing is computed."""
+    """Raise SpecError unless the spec and the methods of an environment fit together. Nothing is computed."""
     if type(env).__module__.partition(".")[0] == "understudy":
         return
     spec = _tried(env, "spec", lambda: env.spec)
@@ -36,10 +36,27 @@ def check_environment(env: Environment) -> None:
     _check_shape(env, "step", "terminal", step.terminal, ())
     if step.success is not None:
         _check_shape(env, "step", "success", step.success, ())
-    before, after = (jax.tree.map(lambda x: x.shape, one) for one in (state, step.state))
+    _check_same_state(env, "step", step.state, state)
+
+
+def check_set_state(env: Environment) -> None:
+    """Raise SpecError unless `set_state` fits the environment, and NeedsError if there is none. Nothing is computed."""
+    state, obs = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    t = np.zeros((), np.int32)
+    placed = _tried(env, "set_state(obs, t)", lambda: jax.eval_shape(env.set_state, obs, t))
+    if not isinstance(placed, tuple) or len(placed) != 2:
+        needed = "(state, observation) is needed"
+        raise SpecError(f"{type(env).__name__}.set_state returned a {type(placed).__name__}: {needed}")
+    _check_shape(env, "set_state", "observation", placed[1], env.spec.obs_shape)
+    _check_same_state(env, "set_state", placed[0], state)
+
+
+def _check_same_state(env: Environment, method: str, returned: Any, first: Any) -> None:
+    """Raise unless the state has the shapes of that of `reset`."""
+    before, after = (jax.tree.map(lambda x: x.shape, one) for one in (first, returned))
     if before != after:
         raise SpecError(
-            f"{type(env).__name__}.step returned a state of shapes {quoted(after)}: the state of reset has "
+            f"{type(env).__name__}.{method} returned a state of shapes {quoted(after)}: the state of reset has "
             f"{quoted(before)}, and both must agree"
         )
 

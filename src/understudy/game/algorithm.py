@@ -92,6 +92,8 @@ class Algorithm(eqx.Module):
     """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
     multi_discrete: ClassVar[bool] = False
     """Whether it takes multi-discrete actions too, besides those of its card."""
+    start_share: ClassVar[float] = 0.0
+    """Share of the episodes that begin at a demonstrated step. Reward-moment algorithms have a field of this name."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 

@@ -38,6 +38,18 @@ class Rows(NamedTuple):
         return self.row(jax.random.randint(key, shape, 0, jnp.maximum(self.size, 1)))
 
 
+class ChosenSteps(NamedTuple):
+    """Some rows of a dataset's steps, sampled as `Dataset` is."""
+
+    steps: Transition
+    rows: Rows
+
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
+        """Steps drawn uniformly, with replacement."""
+        drawn: Transition = take(self.steps, self.rows.sample(key, shape))
+        return drawn
+
+
 class Draw(NamedTuple):
     """Rows drawn from two datasets together."""
 

@@ -12,6 +12,7 @@ classical        MaxEnt IOC, MMP, LEARCH, Abbeel and Ng         section 7.1
 daequil          the two on-Q losses and their assumptions      supplement
 mixed, psdp      mixed moments, reward-plus-Q, PSDP             supplement
 survival         early termination and the sign of a reward     section 6.2
+resets           search with and without expert resets          section 7.2
 
 Imports core, policies and game. The names below are the public ones; import others from their modules.
 """

@@ -180,7 +180,7 @@ def imitate(
         seen = {"policy_obs": spec.policy_obs, "critic_obs": spec.critic_obs}
         named_parts = {"settings": named, "demonstrations": data, "seeds": seed_list, "candidates": kept_parts, **seen}
         place = Checkpoint(checkpoint, named_parts)
-    collector = collector_for(algorithm, env, queried, [seed for _, seed in pairs], workers, step_timeout)
+    collector = collector_for(algorithm, env, queried, [seed for _, seed in pairs], workers, step_timeout, training)
     environment = None if env is None else named_env(given, env)
     request = {
         "algorithm": {

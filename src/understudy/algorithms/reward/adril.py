@@ -94,13 +94,13 @@ from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.reward.averages import Sums, mean_features
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
-from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments
+from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments, learner_rows
 from understudy.algorithms.reward.payoff import NUM_FEATURES
-from understudy.core.errors import check_choice, check_not_negative, check_positive, check_whole
+from understudy.core.errors import SettingError, check_choice, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, RoundData, Spec, Transition
 from understudy.game import QUICK, Card, adjustable
 from understudy.game.kernels import GaussianKernel
-from understudy.game.sampling import Rows, take
+from understudy.game.sampling import take
 from understudy.policies.normalization import Scaling
 from understudy.rl.sac import SAC
 
@@ -199,6 +199,11 @@ class AdRIL(RewardMatching):
         check_whole(1, points=self.points, features=self.features)
         check_positive(bandwidth=self.bandwidth)
         check_not_negative(recency=self.recency)
+        if self.kernel == "indicator" and self.start_share:
+            raise SettingError(
+                f"start_share is {self.start_share} and kernel is 'indicator', whose labels do not tell how an episode "
+                "began: choose another kernel, or start_share=0"
+            )
         if self.kernel != "indicator" and self.buffer_size is not None:
             # f needs the round before in the buffer.
             check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
@@ -230,7 +235,10 @@ class AdRIL(RewardMatching):
         size = self.schedule.round_steps
         rows = ((data.round - 1) * size + jnp.arange(size)) % self.schedule.capacity
         last_round = take(data.replay.steps, rows)
-        learner = state.moments.learner.with_round(state.kernel, last_round, state.horizon, data.round, self.recency)
+        ordinary = None if data.replay.ordinary is None else data.replay.ordinary[rows]
+        learner = state.moments.learner.with_round(
+            state.kernel, last_round, state.horizon, data.round, self.recency, ordinary
+        )
         expert = mean_features(state.kernel, data.demonstrations)
         weights = (1 - counts.expert.absorbing_share) * expert - learner.mean
         absorbing = counts.expert.absorbing_share - learner.counts.absorbing_share
@@ -244,10 +252,11 @@ class AdRIL(RewardMatching):
     ) -> "PointMoments":
         assert data.replay is not None
         learner_key, expert_key = jax.random.split(key)
-        learner = take(data.replay.steps, Rows(None, data.replay.size).sample(learner_key, (self.points,)))
+        rows = learner_rows(data.replay)
+        learner = take(data.replay.steps, rows.sample(learner_key, (self.points,)))
         expert = data.demonstrations.sample(expert_key, (self.points,))
         points = jnp.concatenate([state.kernel.points(steps) for steps in (expert, learner)])
-        earlier = (learner.round < data.round).astype(jnp.float32)
+        earlier = ((learner.round < data.round) & (rows.size > 0)).astype(jnp.float32)
         learner_weights = -(1 - counts.earlier.absorbing_share) * earlier / jnp.maximum(earlier.sum(), 1)
         expert_weights = jnp.full(self.points, (1 - counts.expert.absorbing_share) / self.points)
         weights = jnp.concatenate([expert_weights, learner_weights])

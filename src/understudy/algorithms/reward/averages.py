@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from understudy.algorithms.reward.moments import SideCounts, count_steps
 from understudy.core.types import Dataset, Transition
@@ -56,13 +56,18 @@ class Sums(NamedTuple):
         horizon: Int[Array, ""],
         number: Int[Array, ""] | int,
         power: float | Array,
+        mask: Bool[Array, " n"] | None = None,
     ) -> "Sums":
-        """With the steps of round `number`, from 1; unchanged if it is 0.
+        """With the steps of round `number`, from 1, or those in `mask`; unchanged if it is 0.
 
         Weights are relative to the newest round's: those of earlier rounds shrink by ((k - 1) / k)^p.
         """
         count = jnp.maximum(jnp.asarray(number, jnp.float32), 1)
         decay = ((count - 1) / count) ** power
-        counts = count_steps(steps, jnp.ones(steps.t.shape, bool), horizon)
-        new = Sums(kernel.features(kernel.points(steps)).sum(0), counts)
+        features = kernel.features(kernel.points(steps))
+        if mask is not None:
+            features = jnp.where(mask[:, None], features, 0)
+        new = Sums(
+            features.sum(0), count_steps(steps, jnp.ones(steps.t.shape, bool) if mask is None else mask, horizon)
+        )
         return jax.tree.map(lambda old, add: jnp.where(jnp.asarray(number) > 0, decay * old + add, old), self, new)

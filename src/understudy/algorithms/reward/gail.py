@@ -63,7 +63,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Key
 
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
-from understudy.algorithms.reward.moments import Counts, RewardMoments, samples_in
+from understudy.algorithms.reward.moments import Counts, RewardMoments, learner_rows, samples_in
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -79,7 +79,7 @@ from understudy.game.critics import Critic, MLPCritic, penalty_between
 from understudy.game.features import state_action
 from understudy.game.kernels import GaussianKernel
 from understudy.game.players import Memory, gradient, repeat
-from understudy.game.sampling import Rows, take
+from understudy.game.sampling import ChosenSteps
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 from understudy.rl.ppo import PPO
@@ -222,16 +222,20 @@ class GAIL(RewardMatching):
         assert isinstance(old, Discriminator)
         learner_weight, expert_weight = counts.alive_weights if self.absorbing else (1.0, 1.0)
 
+        chosen = ChosenSteps(replay.steps, learner_rows(replay))
+
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             expert_key, learner_key, mix_key = jax.random.split(k, 3)
             expert = data.demonstrations.sample(expert_key, (self.expert_batch_size,))
-            rows = Rows(None, replay.size).sample(learner_key, (self.expert_batch_size,))  # line 1
-            learner = take(replay.steps, rows)
+            learner = chosen.sample(learner_key, (self.expert_batch_size,))  # line 1
             pair = Pair(old.samples(learner, learner_weight), old.samples(expert, expert_weight))
             return self.loss(logit, pair, mix_key)
 
         player = repeat(gradient(optax.adam(self.discriminator_lr)), self.discriminator_steps)
         logit, memory, value = player.move(key, old.logit, old.memory, loss)  # line 2
+        if replay.ordinary is not None:  # there may be no ordinary step yet
+            moved, unmoved = (logit, memory, value), (old.logit, old.memory, old.loss)
+            logit, memory, value = jax.tree.map(lambda a, b: jnp.where(chosen.rows.size > 0, a, b), moved, unmoved)
         new = Discriminator(logit, memory, old.kernel, jnp.ones(()), value, self.reward_form)
         if not self.normalize_rewards:
             return new

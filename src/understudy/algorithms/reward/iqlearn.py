@@ -92,6 +92,11 @@ class IQLearn(RewardMatching):
 
     def __check_init__(self) -> None:
         check_positive(regularization=self.regularization)
+        if self.start_share:
+            raise SettingError(
+                f"start_share is {self.start_share}: IQ-Learn's f is about all of its minibatches, so its episodes "
+                "must begin as the environment begins them, leave it out"
+            )
         if not self.balanced:
             raise SettingError("balanced is False: IQ-Learn compares both sides in every minibatch, leave it out")
 

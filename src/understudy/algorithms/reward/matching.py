@@ -19,6 +19,10 @@ Without absorbing states, the sign of −f alone makes the learner prolong or en
 A kernel critic is bounded, so values are bounded too (`Batch.value_bound`). Soft Q-learning clips to that bound, SAC
 does with `bound_values`.
 
+With probability `start_share` an episode begins at a demonstrated step (`collect.starts`, FILTER). The RL player learns
+from all episodes. f, its counts and the payoff are about the policy's own visits, so they see only those episodes that
+begin as the environment begins them.
+
 π collects, π̄ is evaluated and, unless fresh episodes speak against it, returned (`train.selection`). π̄ averages the
 weights over the updates of the last `average_rounds` rounds, with equal weights until there are that many. In theory
 the average policy of a no-regret game is near an equilibrium and the last one need not be; averaging weights is a
@@ -127,6 +131,8 @@ class RewardMatching(Algorithm):
     """Updates by which the acting policy lags the learner (Gymnasium). 1: collect and update at the same time."""
     clone_steps: int = eqx.field(static=True, default=0)
     """Gradient steps of behavioral cloning before the first update, with SAC. 0: the policy starts untrained."""
+    start_share: float = 0.0
+    """Share of the episodes that begin at a demonstrated step. The environment must have `set_state` if above 0."""
     delta: float | None = None
     """δ: stop when a round's payoff is at most this. None: never."""
     loss_limit: float = 1e6
@@ -139,6 +145,11 @@ class RewardMatching(Algorithm):
         check_positive(loss_limit=self.loss_limit)
         check_whole(0, clone_steps=self.clone_steps)
         check_not_negative(average_rounds=self.average_rounds)
+        if not 0 <= self.start_share < 1:
+            raise SettingError(
+                f"start_share is {self.start_share!r}: a number from 0 to below 1 is needed, since f is about the "
+                "episodes that begin as the environment begins them"
+            )
         check_scaling(self.obs_scaling)
         if self.delta is not None:
             check_not_negative(delta=self.delta)
@@ -188,21 +199,20 @@ class RewardMatching(Algorithm):
             normalization,
             kernel,
             self.initial_moments(kernel, moments_key),
-            PayoffState(payoff_kernel, jnp.zeros(NUM_FEATURES)),
+            PayoffState(payoff_kernel, jnp.zeros(NUM_FEATURES), jnp.zeros(())),
             Rows.where(demonstrations.mask & known),
             jnp.asarray(spec.horizon, jnp.int32),
             mean,
         )
 
     def update(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> tuple[RewardState, Info]:
-        assert data.new_steps is not None
         f_key, player_key = jax.random.split(key)
         clone_key = jax.random.fold_in(key, 2)  # the split uses 0 and 1
         schedule, player = self.schedule, self._player(state.normalization)
         update = jnp.asarray(data.update)
         first_update, last_update = update == 0, update == schedule.updates - 1
         counts = self._counts(state, data)
-        state = state._replace(payoff=state.payoff.add(data.new_steps, first_update))
+        state = state._replace(payoff=state.payoff.add(data, first_update))
 
         def move() -> RewardMoments:
             return self.next_moments(state, data, counts, f_key)
@@ -216,8 +226,7 @@ class RewardMatching(Algorithm):
             player, state.player, experience, self._progress(data), ready, player_key
         )
         mean = self._average(state.mean, player.policy(improved), data)  # line 4
-        steps = (jnp.asarray(data.update, jnp.float32) + 1) * schedule.update_steps
-        payoff = state.payoff.value(data, steps, counts)  # line 5
+        payoff = state.payoff.value(data, counts)  # line 5
         exploded = metrics["critic_loss" if "critic_loss" in metrics else "value_loss"] > self.loss_limit
         small = jnp.asarray(False) if self.delta is None else last_update & (payoff <= self.delta)  # line 6
         state = state._replace(player=improved, mean=mean)
@@ -302,10 +311,9 @@ class RewardMatching(Algorithm):
 
     def _counts(self, state: RewardState, data: RoundData) -> Counts:
         assert data.replay is not None
-        steps = data.replay.steps
-        real = jnp.arange(steps.t.shape[0]) < data.replay.size
+        steps, usual = data.replay.steps, data.replay.usual
         return Counts(
             count_expert_steps(data.demonstrations, state.horizon),
-            count_steps(steps, real & (steps.round < data.round), state.horizon),
-            count_steps(steps, real & (steps.round == data.round), state.horizon),
+            count_steps(steps, usual & (steps.round < data.round), state.horizon),
+            count_steps(steps, usual & (steps.round == data.round), state.horizon),
         )

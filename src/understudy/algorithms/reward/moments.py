@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from understudy.core.types import Dataset, Samples, Transition
+from understudy.core.types import Dataset, Replay, Samples, Transition
 from understudy.game.kernels import GaussianKernel
+from understudy.game.sampling import Rows
 
 
 class SideCounts(NamedTuple):
@@ -91,6 +92,11 @@ class Labels(RewardMoments):
 
     def bound(self) -> Float[Array, ""]:
         return jnp.maximum(jnp.abs(self.expert), jnp.abs(self.earlier))
+
+
+def learner_rows(replay: Replay) -> Rows:
+    """The learner's steps that f is about: those of ordinary episodes, not of episodes from demonstrated steps on."""
+    return Rows(None, replay.size) if replay.ordinary is None else Rows.where(replay.usual)
 
 
 def count_steps(steps: Transition, mask: Bool[Array, "..."], horizon: Int[Array, ""] | int) -> SideCounts:

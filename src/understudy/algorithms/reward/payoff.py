@@ -22,10 +22,13 @@ MAX_STEPS = 512
 """Held-out steps of the payoff, evenly spaced; with fewer, some count more than once."""
 
 
-def feature_sum(kernel: GaussianKernel, new_steps: Transition) -> Float[Array, " D"]:
-    """The sum of a kernel's features over the steps since the last update, (environments, time)."""
+def feature_sum(
+    kernel: GaussianKernel, new_steps: Transition, ordinary: Bool[Array, "envs time"] | None = None
+) -> Float[Array, " D"]:
+    """The sum of a kernel's features over the steps since the last update, or those of ordinary episodes among them."""
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), new_steps)
-    return kernel.features(kernel.points(flat)).sum(0)
+    features = kernel.features(kernel.points(flat))
+    return (features if ordinary is None else jnp.where(ordinary.reshape(-1, 1), features, 0)).sum(0)
 
 
 class PayoffState(NamedTuple):
@@ -34,21 +37,26 @@ class PayoffState(NamedTuple):
     kernel: GaussianKernel
     """Its random features are not those of the algorithm's f, and each run has its own."""
     current: Float[Array, " D"]
+    steps: Float[Array, ""]
+    """The number of these steps. Steps of episodes that began at a demonstrated step do not count."""
 
-    def add(self, new_steps: Transition, new_round: Bool[Array, ""]) -> "PayoffState":
+    def add(self, data: RoundData, new_round: Bool[Array, ""]) -> "PayoffState":
         """With the steps since the last update."""
-        return self._replace(current=jnp.where(new_round, 0, self.current) + feature_sum(self.kernel, new_steps))
+        assert data.new_steps is not None
+        features = feature_sum(self.kernel, data.new_steps, data.ordinary)
+        count = jnp.asarray(data.new_steps.t.size if data.ordinary is None else data.ordinary.sum(), jnp.float32)
+        return self._replace(
+            current=jnp.where(new_round, 0, self.current) + features,
+            steps=jnp.where(new_round, 0, self.steps) + count,
+        )
 
-    def value(self, data: RoundData, steps: Float[Array, ""], counts: Counts) -> Float[Array, ""]:
-        """‖E k(x, ·) over the round's steps − E k(x, ·) over held-out steps‖, absorbing states included.
-
-        `steps` is the number of the round's steps.
-        """
+    def value(self, data: RoundData, counts: Counts) -> Float[Array, ""]:
+        """‖E k(x, ·) over the round's steps − E k(x, ·) over held-out steps‖, absorbing states included."""
         held_out = data.demonstrations if data.held_out is None else data.held_out
         points = self.kernel.points(take(held_out.steps, held_out.evenly_spaced(MAX_STEPS)))
         expert_mean = self.kernel.features(points).mean(0)
         shares = counts.current.absorbing_share, counts.expert.absorbing_share
-        return distance(self.current / steps, expert_mean, *shares)
+        return distance(self.current / jnp.maximum(self.steps, 1), expert_mean, *shares)
 
 
 def distance(
