@@ -7,7 +7,7 @@ The command line, the documentation and `config.json` are generated from the sam
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 import equinox as eqx
@@ -90,12 +90,17 @@ class Algorithm(eqx.Module):
     """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
     multi_discrete: ClassVar[bool] = False
     """Whether it takes multi-discrete actions too, besides those of its card."""
+    expert_gates: ClassVar[bool] = False
+    """Whether the expert decides where it acts: a person at the console takes over, and is asked nothing."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 
     def __new__(cls, *_: Any, **settings: Any) -> Any:
         if "preset" in settings:
             raise SettingError(f"preset is no setting: use {cls.card.name}.preset({settings['preset']!r}, ...)")
+        if cls.gate is not Algorithm.gate:
+            for name in {"ask", "queries_per_round"} & settings.keys() - {field.name for field in fields(cls)}:
+                raise SettingError(f"{cls.card.name} has a gate, which decides where the expert answers: omit {name}")
         check_names(cls, settings)
         return super().__new__(cls)
 
@@ -142,6 +147,10 @@ class Algorithm(eqx.Module):
         its action is its answer. Answers are counted against the budget; without budget left the learner acts.
         """
         return carry, jnp.asarray(True), jnp.asarray(False)
+
+    def expert_acted(self, state: State, carry: Any, obs: Array, act: Array, answer: Array) -> Any:
+        """The gate's memory after a step at which the expert acted: `answer` is its action, `act` the learner's."""
+        return carry
 
     @classmethod
     def preset(cls: type[Kind], name: str, **changes: Any) -> Kind:
