@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
 
@@ -32,9 +31,9 @@ from understudy.game import Algorithm, Card
 from understudy.policies.actor import Actor
 from understudy.train.tables import provenance, write_csv
 
-SIZES = {"episodes_per_round": 1, "gradient_steps": 300, "lr": 1e-3, "hidden": (64, 64)}
+SIZES: dict[str, Any] = {"episodes_per_round": 1, "gradient_steps": 1000, "lr": 1e-3, "hidden": (64, 64)}
 ROUNDS = 60
-MOST_ANSWERS = 4000
+MOST_ANSWERS = 6000
 """A run that has had more answers is not continued."""
 COLUMNS = ("task", "learner", "seed", "target", "expert", "random", "answers", "rounds", "best", "total_answers")
 
@@ -71,7 +70,7 @@ def upright(next_obs: Array) -> Array:
 
 TASKS = {
     "Pendulum": Task(200, 0.4, {"goal": upright}),
-    "CartPole-v1": Task(25, 0.5, {"success": "survival"}),
+    "CartPole-v1": Task(8, 0.5, {"success": "survival"}),
     "LunarLander-v3": Task(1000, 0.5, {"goal": landed}, 10),
 }
 
@@ -87,9 +86,7 @@ def learners(name: str) -> dict[str, Algorithm]:
         "ensemble_dagger": us.ensemble_dagger(**SIZES, rounds=ROUNDS),
         "thrifty_dagger": us.thrifty_dagger(**SIZES, rounds=ROUNDS, **task.thrifty),
         "thrifty_dagger, novelty": us.thrifty_dagger(**SIZES, rounds=ROUNDS),
-        "hg_dagger, supervisor": us.hg_dagger(
-            **SIZES, rounds=ROUNDS, take_over=supervisor(expert, task.tolerance)
-        ),
+        "hg_dagger, supervisor": us.hg_dagger(**SIZES, rounds=ROUNDS, take_over=supervisor(expert, task.tolerance)),
         "hg_dagger, margin": us.hg_dagger(**SIZES, rounds=ROUNDS),
     }
 
@@ -199,9 +196,8 @@ def main(options: Options) -> None:
                 if time.monotonic() - began > 60 * options.minutes:
                     return
                 watch, before = Watch(algorithm, env, target, task.evaluated), time.monotonic()
-                us.imitate(
-                    algorithm, demonstrations, env, "bundled", [seed], holdout=0.0, progress=False, visit=watch, workers=0
-                )
+                quiet: dict[str, Any] = {"holdout": 0.0, "progress": False, "workers": 0}
+                us.imitate(algorithm, demonstrations, env, "bundled", [seed], visit=watch, **quiet)
                 row = [name, label, seed, *(round(x, 1) for x in (target, expert, baseline)), *watch.row]
                 print(*row, f"{time.monotonic() - before:.0f} s", flush=True)
                 rows = [old for old in rows if old[:3] != [name, label, str(seed)]]

@@ -71,12 +71,7 @@ class Cloned(NamedTuple):
 
     def doubt(self, obs: Float[Array, " obs"]) -> Float[Array, ""]:
         """d(s) in one state (line 4)."""
-        seen = self.normalization.encode_obs(obs)
-
-        def output(policy: EnsembleMember) -> Array:
-            return jax.nn.softmax(policy.net(seen)) if isinstance(policy, Categorical) else policy.mode(start(), seen)
-
-        return jnp.sqrt(jax.vmap(output)(self.members.policy).var(0).sum())
+        return disagreement(self.members.policy, self.normalization.encode_obs(obs))
 
     def discrepancy(self, obs: Float[Array, " obs"], act: Array) -> Float[Array, ""]:
         """‖π(s) − a‖² in normalized coordinates; 0 or 1 for discrete actions."""
@@ -85,6 +80,15 @@ class Cloned(NamedTuple):
             return (own != act).astype(jnp.float32)
         difference = self.normalization.encode_act(own) - self.normalization.encode_act(act)
         return jnp.sum(jnp.square(difference))
+
+
+def disagreement(members: EnsembleMember, seen: Float[Array, " obs"]) -> Float[Array, ""]:
+    """The standard deviation of stacked policies' outputs at one normalized state (line 4)."""
+
+    def output(policy: EnsembleMember) -> Array:
+        return jax.nn.softmax(policy.net(seen)) if isinstance(policy, Categorical) else policy.mode(start(), seen)
+
+    return jnp.sqrt(jax.vmap(output)(members).var(0).sum())
 
 
 def expert_share(data: RoundData) -> Float[Array, ""]:
@@ -135,7 +139,9 @@ class GatedCloning(Algorithm):
         steps = len(demonstrations.steps.t) + len(aggregated.steps.t)
         counts = jax.random.poisson(count_key, 1.0, (self.ensemble_size, steps)).astype(jnp.int32)  # line 1
         members = Member(stacked, counts)
-        return Cloned(members, self._members_player().init(members), Normalization.fit(spec, demonstrations), aggregated)
+        return Cloned(
+            members, self._members_player().init(members), Normalization.fit(spec, demonstrations), aggregated
+        )
 
     def fit(self, cloned: Cloned, data: RoundData, key: Key[Array, ""]) -> tuple[Cloned, Float[Array, ""]]:
         """The ensemble after a round's answers, and its mean loss."""

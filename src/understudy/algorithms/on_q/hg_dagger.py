@@ -36,12 +36,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.algorithms.on_q.gated import QUICK_SIZES, SMALL, Cloned, GatedCloning, expert_share
+from understudy.algorithms.on_q.gated import QUICK_SIZES, SMALL, Cloned, GatedCloning, disagreement, expert_share
 from understudy.core.errors import SettingError, check_not_negative, check_positive, check_whole
-from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, appended
+from understudy.core.types import Dataset, Info, RoundData, Spec, appended
 from understudy.game import QUICK, Card
 from understudy.game.user_code import check_function, yes_or_no
-from understudy.policies import Policy, start
+from understudy.policies import Ensemble, Normalized, Policy, start
 
 TakeOver = Callable[[Array, Array], Bool[Array, ""]]
 """g(s, a): one observation and the learner's action ↦ whether to take over."""
@@ -156,3 +156,25 @@ def supervisor(expert: Policy, tolerance: float = 0.1) -> TakeOver:
         return jnp.abs(jnp.asarray(act) - wanted).max() > tolerance
 
     return take_over
+
+
+def safety_threshold(policy: Any, attempts: Sequence[Any]) -> float:
+    """τ from a person's take-overs: the mean doubt at the last quarter of them, of the ensemble `policy`.
+
+    `policy` is a trained policy of HG-DAgger, as `result.policy` and `understudy.load_policy` return it. `attempts` are
+    the watched attempts that a console has kept (`episodes/NUMBER.npz`, as `understudy.load` reads them), in order.
+    """
+    inner = getattr(policy, "policy", policy)
+    members = inner.policy.members if isinstance(inner, Normalized) and isinstance(inner.policy, Ensemble) else None
+    if members is None:
+        raise SettingError(f"policy is a {type(inner).__name__} without members: pass one that hg_dagger has trained")
+    starts = []
+    for attempt in attempts:
+        acted = attempt.details.interventions
+        if acted is not None:
+            starts.append(attempt.observations[acted & ~np.concatenate([[False], acted[:-1]])])
+    obs = np.concatenate(starts) if starts else np.zeros((0, 1))
+    if not len(obs):
+        raise SettingError(f"nobody took over in these {len(attempts)} attempts: keep attempts of the mode watch")
+    last = obs[len(obs) - (len(obs) + 3) // 4 :]
+    return float(np.mean([disagreement(members, inner.normalization.encode_obs(row)) for row in last]))

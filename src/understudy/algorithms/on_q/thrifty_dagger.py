@@ -188,7 +188,9 @@ class ThriftyDAgger(GatedCloning):
         def one(critic: MLPCritic, step: Transition, success: Int[Array, ""]) -> Float[Array, ""]:
             following = jax.nn.sigmoid(self._logit(critic, state, step.next_obs, state.cloned.mode(step.next_obs)))
             known = (success != UNKNOWN) & (step.known_next | step.last)
-            target = jnp.where(step.last | (success == 1), success == 1, self.discount * jax.lax.stop_gradient(following))
+            target = jnp.where(
+                step.last | (success == 1), success == 1, self.discount * jax.lax.stop_gradient(following)
+            )
             loss = optax.sigmoid_binary_cross_entropy(self._logit(critic, state, step.obs, step.act), target)
             return jnp.where(known, loss, 0.0)
 
