@@ -84,6 +84,7 @@ class Cloned(NamedTuple):
 
 def disagreement(members: EnsembleMember, seen: Float[Array, " obs"]) -> Float[Array, ""]:
     """The standard deviation of stacked policies' outputs at one normalized state (line 4)."""
+    seen = jnp.asarray(seen)
 
     def output(policy: EnsembleMember) -> Array:
         return jax.nn.softmax(policy.net(seen)) if isinstance(policy, Categorical) else policy.mode(start(), seen)
