@@ -33,6 +33,8 @@ from understudy.train.tables import provenance, write_csv
 
 SIZES: dict[str, Any] = {"episodes_per_round": 1, "gradient_steps": 1000, "lr": 1e-3, "hidden": (64, 64)}
 ROUNDS = 60
+LIMIT = {"answers_per_episode": 20}
+"""As many answers in an episode as DAgger has with 20 queries per round."""
 MOST_ANSWERS = 6000
 """A run that has had more answers is not continued."""
 COLUMNS = ("task", "learner", "seed", "target", "expert", "random", "answers", "rounds", "best", "total_answers")
@@ -76,7 +78,8 @@ TASKS = {
 
 
 def learners(name: str) -> dict[str, Algorithm]:
-    task, expert = TASKS[name], load_expert(name).policy
+    task = TASKS[name]
+    rule = supervisor(load_expert(name).policy, task.tolerance)
     few = {"queries_per_round": 20}
     return {
         "dagger": us.dagger(**SIZES, rounds=ROUNDS),
@@ -86,8 +89,11 @@ def learners(name: str) -> dict[str, Algorithm]:
         "ensemble_dagger": us.ensemble_dagger(**SIZES, rounds=ROUNDS),
         "thrifty_dagger": us.thrifty_dagger(**SIZES, rounds=ROUNDS, **task.thrifty),
         "thrifty_dagger, novelty": us.thrifty_dagger(**SIZES, rounds=ROUNDS),
-        "hg_dagger, supervisor": us.hg_dagger(**SIZES, rounds=ROUNDS, take_over=supervisor(expert, task.tolerance)),
+        "hg_dagger, supervisor": us.hg_dagger(**SIZES, rounds=ROUNDS, take_over=rule),
         "hg_dagger, margin": us.hg_dagger(**SIZES, rounds=ROUNDS),
+        "ensemble_dagger, 20": us.ensemble_dagger(**SIZES, rounds=ROUNDS, **LIMIT),
+        "thrifty_dagger, 20": us.thrifty_dagger(**SIZES, rounds=ROUNDS, **task.thrifty, **LIMIT),
+        "hg_dagger, supervisor, 20": us.hg_dagger(**SIZES, rounds=ROUNDS, **LIMIT, take_over=rule),
     }
 
 
@@ -202,7 +208,15 @@ def main(options: Options) -> None:
                 print(*row, f"{time.monotonic() - before:.0f} s", flush=True)
                 rows = [old for old in rows if old[:3] != [name, label, str(seed)]]
                 versions = " ".join(f"{package}={version}" for package, version in made["versions"].items())
-                rows.append([*map(str, row), f"gated.py {options.part}", versions, made["device"], made["date"]])
+                rows.append(
+                    [
+                        *map(str, row),
+                        f"python benchmarks/gated.py {options.part}",
+                        versions,
+                        made["device"],
+                        made["date"],
+                    ]
+                )
                 write_csv(path, [*COLUMNS, "command", "versions", "device", "date"], rows)
 
 

@@ -71,6 +71,12 @@ def test_the_threshold_is_between_asking_everywhere_and_nowhere(doubt, steps):
     assert result.metrics["expert_share"][0, -1] == bool(steps)
 
 
+def test_answers_of_an_episode_are_limited_and_so_is_the_memory():
+    states, result = train(us.ensemble_dagger(**TINY, doubt=0.0, answers_per_episode=7))
+    assert result.metrics["queries"][0].tolist() == [0, 7, 14]
+    assert states[-1].aggregated.steps.t.tolist() == [*range(7), *range(7)]
+
+
 def test_discrete_actions_on_the_host_and_the_budget():
     asked = []
 
@@ -96,6 +102,7 @@ def test_discrete_actions_on_the_host_and_the_budget():
         ({"ensemble_size": 1}, "ensemble_size is 1: a whole number of at least 2 is needed"),
         ({"ask": "novel"}, "has a gate, which decides where the expert answers: omit ask"),
         ({"queries_per_round": 5}, "has a gate, which decides where the expert answers: omit queries_per_round"),
+        ({"answers_per_episode": 0}, "answers_per_episode is 0: a whole number of at least 1 is needed"),
         ({"lr": 0.0}, "lr is 0.0"),
         ({"gradient_steps": 0}, "gradient_steps is 0"),
     ],

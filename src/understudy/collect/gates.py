@@ -68,7 +68,8 @@ class Gate(eqx.Module):
         """The memory, the action to take (the learner's or the expert's), and the decision."""
         gate_key, answer_key = jax.random.split(key)
         carry, query, expert_acts = decide(self.algorithm, self.state, memory.carry, obs, act, gate_key)
-        query = query | expert_acts
+        may_ask = memory.queries < _most(self.algorithm)
+        query, expert_acts = (query | expert_acts) & may_ask, expert_acts & may_ask
         by_expert = expert_acts & (memory.queries < self.budget)
         answer = query_expert(self.expert, self.deterministic, t, obs, answer_key)
         carry = tell(self.algorithm, self.state, carry, obs, act, answer, by_expert)
@@ -100,8 +101,9 @@ class HostGate:
         """The actions to take, and the decisions. The expert is not queried in episodes that have ended."""
         keys = jax.random.split(jax.random.fold_in(self.key, t), len(obs))
         self.carry, query, expert_acts = _decide(self.algorithm, self.state, self.carry, obs, actions, keys)
-        query = (np.asarray(query) | np.asarray(expert_acts)) & alive
-        by_expert = np.asarray(expert_acts) & alive & (self.queries < self.budget)
+        may_ask = alive & (self.queries < _most(self.algorithm))
+        query = (np.asarray(query) | np.asarray(expert_acts)) & may_ask
+        by_expert = np.asarray(expert_acts) & may_ask & (self.queries < self.budget)
         if by_expert.any():
             own, actions = actions, np.array(actions)
             actions[by_expert] = self.query(obs[by_expert], np.full(int(by_expert.sum()), t, np.int32))
@@ -109,6 +111,12 @@ class HostGate:
         decision = Decision(query, self.queries, by_expert)
         self.queries = self.queries + query
         return actions, decision
+
+
+def _most(algorithm: Algorithm) -> int:
+    """The most queries of an episode."""
+    limit = algorithm.answers_per_episode
+    return int(np.iinfo(np.int32).max) if limit is None else limit
 
 
 @jax.jit

@@ -84,6 +84,8 @@ class Algorithm(eqx.Module):
     ask: ClassVar[str] = "all"
     queries_per_round: ClassVar[int | None] = None
     """Where the expert is queried after the episodes, see `asking`. On-Q algorithms have fields of these names."""
+    answers_per_episode: ClassVar[int | None] = None
+    """How often a gate may ask in an episode. None: no limit. Algorithms that limit it have a field of this name."""
     moments: ClassVar[Any] = None
     """The user's moment function (`features`). Algorithms that take one have a field of this name."""
     has_critic: ClassVar[bool] = True

@@ -114,6 +114,8 @@ class GatedCloning(Algorithm):
     """Rounds. The first is behavioral cloning on the demonstrations."""
     episodes_per_round: int = eqx.field(static=True, default=10)
     """Episodes collected per round."""
+    answers_per_episode: int | None = eqx.field(static=True, default=None)
+    """Answers in an episode, at most; then the learner acts alone. None: no limit."""
     gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of each member per round."""
     squash: bool = eqx.field(static=True, default=True)
@@ -127,6 +129,8 @@ class GatedCloning(Algorithm):
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
         check_whole(1, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden)
+        if self.answers_per_episode is not None:
+            check_whole(1, answers_per_episode=self.answers_per_episode)
 
     def new_ensemble(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> Cloned:
         """K untrained members, with the bootstrap counts of all steps that they may ever learn from."""

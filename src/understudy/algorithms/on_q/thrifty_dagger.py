@@ -31,6 +31,7 @@ other steps. A demonstration's last step counts as a success if the environment 
 say. With novelty and risk, up to 2α of the states call the expert. Members are trained on Poisson bootstraps.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import equinox as eqx
@@ -50,6 +51,8 @@ from understudy.game.user_code import check_function, yes_or_no
 from understudy.policies import Policy
 
 Success = Literal["reported", "survival"]
+Goal = Callable[[Array], Bool[Array, ""]]
+"""g(s'): one next observation ↦ whether the task is solved there."""
 ROWS = 512
 """States of which the thresholds are quantiles, evenly spaced over the visited ones."""
 UNKNOWN = -1
@@ -98,7 +101,7 @@ class ThriftyDAgger(GatedCloning):
     """α: share of the visited states at which the expert takes over, for novelty and for risk each."""
     success: Success = eqx.field(static=True, default="reported")
     """Success signal. reported: is_success of the environment; survival: the time limit without termination."""
-    goal: Any = eqx.field(static=True, default=None)
+    goal: Goal | None = eqx.field(static=True, default=None)
     """Success signal of your own, in place of `success`: goal(next_obs), whether the task is solved there."""
     discount: float = 0.9999
     """Discount factor γ of the probability of success."""
