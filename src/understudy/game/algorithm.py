@@ -100,8 +100,9 @@ class Algorithm(eqx.Module):
     def __new__(cls, *_: Any, **settings: Any) -> Any:
         if "preset" in settings:
             raise SettingError(f"preset is no setting: use {cls.card.name}.preset({settings['preset']!r}, ...)")
-        if cls.gate is not Algorithm.gate:
-            for name in {"ask", "queries_per_round"} & settings.keys() - {field.name for field in fields(cls)}:
+        own = {field.name for field in fields(cls)}
+        for name in ("ask", "queries_per_round"):
+            if name in settings and name not in own and cls.gate is not Algorithm.gate:
                 raise SettingError(f"{cls.card.name} has a gate, which decides where the expert answers: omit {name}")
         check_names(cls, settings)
         return super().__new__(cls)

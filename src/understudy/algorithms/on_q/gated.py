@@ -66,12 +66,13 @@ class Cloned(NamedTuple):
         return Normalized(ensemble(self.members.policy), self.normalization)
 
     def mode(self, obs: Array) -> Array:
-        """π's most likely action in one state, in the environment's units."""
-        return self.policy.mode(start(), obs)
+        """π's most likely action in one state, in the environment's units. Members are evaluated in one batch."""
+        mean = outputs(self.members.policy, self.normalization.encode_obs(obs)).mean(0)
+        return mean.argmax() if isinstance(self.members.policy, Categorical) else self.normalization.decode_act(mean)
 
     def doubt(self, obs: Float[Array, " obs"]) -> Float[Array, ""]:
         """d(s) in one state (line 4)."""
-        return disagreement(self.members.policy, self.normalization.encode_obs(obs))
+        return disagreement(outputs(self.members.policy, self.normalization.encode_obs(obs)))
 
     def discrepancy(self, obs: Float[Array, " obs"], act: Array) -> Float[Array, ""]:
         """‖π(s) − a‖² in normalized coordinates; 0 or 1 for discrete actions."""
@@ -82,14 +83,19 @@ class Cloned(NamedTuple):
         return jnp.sum(jnp.square(difference))
 
 
-def disagreement(members: EnsembleMember, seen: Float[Array, " obs"]) -> Float[Array, ""]:
-    """The standard deviation of stacked policies' outputs at one normalized state (line 4)."""
+def outputs(members: EnsembleMember, seen: Float[Array, " obs"]) -> Float[Array, "k out"]:
+    """What each of stacked policies returns in one normalized state: an action, or probabilities."""
     seen = jnp.asarray(seen)
 
     def output(policy: EnsembleMember) -> Array:
         return jax.nn.softmax(policy.net(seen)) if isinstance(policy, Categorical) else policy.mode(start(), seen)
 
-    return jnp.sqrt(jax.vmap(output)(members).var(0).sum())
+    return jax.vmap(output)(members)
+
+
+def disagreement(found: Float[Array, "k out"]) -> Float[Array, ""]:
+    """The standard deviation of the members' outputs (line 4)."""
+    return jnp.sqrt(found.var(0).sum())
 
 
 def expert_share(data: RoundData) -> Float[Array, ""]:
@@ -103,6 +109,7 @@ class GatedCloning(Algorithm):
     """Abstract base class of on-Q learners whose gate looks at an ensemble."""
 
     has_critic: ClassVar[bool] = False
+    learning: ClassVar[dict[str, Any]] = {"ensemble_size": 2}
 
     lr: float = 3e-4
     """Learning rate of Adam."""

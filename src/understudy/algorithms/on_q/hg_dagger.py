@@ -36,7 +36,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.algorithms.on_q.gated import QUICK_SIZES, SMALL, Cloned, GatedCloning, disagreement, expert_share
+from understudy.algorithms.on_q.gated import (
+    QUICK_SIZES,
+    SMALL,
+    Cloned,
+    GatedCloning,
+    disagreement,
+    expert_share,
+    outputs,
+)
 from understudy.core.errors import SettingError, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, appended
 from understudy.game import QUICK, Card
@@ -177,4 +185,4 @@ def safety_threshold(policy: Any, attempts: Sequence[Any]) -> float:
     if not len(obs):
         raise SettingError(f"nobody took over in these {len(attempts)} attempts: keep attempts of the mode watch")
     last = obs[len(obs) - (len(obs) + 3) // 4 :]
-    return float(np.mean([disagreement(members, inner.normalization.encode_obs(row)) for row in last]))
+    return float(np.mean([disagreement(outputs(members, inner.normalization.encode_obs(row))) for row in last]))
