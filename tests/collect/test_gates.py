@@ -12,7 +12,7 @@ from understudy.collect.base import NO_LIMIT, Request
 from understudy.collect.episodes import JaxEpisodes
 from understudy.collect.gates import HostGate
 from understudy.collect.host import HostCollector
-from understudy.core.errors import SettingError
+from understudy.core.errors import AlgorithmError, SettingError
 from understudy.core.types import Dataset, RoundData
 from understudy.experts.expert import Expert
 from understudy.experts.functions import FEWEST
@@ -184,6 +184,66 @@ def test_a_budget_counts_answers_and_not_steps(way):
     np.testing.assert_array_equal(steps.t, [0] * 5)
     assert int(found.rollouts.size) > 5
     assert not np.asarray(found.answered)[5:].any()
+
+
+class AtMostTwo(EverySecond):
+    """At the states 0, 2, 4, ... it queries, at most twice in an episode."""
+
+    answers_per_episode = 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_answers_per_episode_limit_a_gate(way):
+    env, _, states = learner("CartPole-v1" if way == "gymnasium" else "Forest", None)
+    (steps, answers), queries, found = collected(way, traced(AtMostTwo(**TINY)), env, states)
+    visited = np.asarray(found.rollouts.steps.t)[: int(found.rollouts.size)]
+    assert queries == len(answers) > 0
+    np.testing.assert_array_equal(steps.t, np.sort(visited[(visited == 0) | (visited == 2)]))
+    assert same(steps, answers)[:6].all()
+
+
+class ThreeSteps(EverySecond):
+    """DAgger that lets the expert act until it has heard three of its actions that are not the learner's."""
+
+    def gate(self, state, carry, obs, act, key):
+        return carry, carry < 3, carry < 3
+
+    def expert_acted(self, state, carry, obs, act, answer):
+        return carry + (jnp.abs(answer - act).max() >= 0).astype(jnp.int32)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_gate_hears_the_experts_action_where_it_has_acted(way):
+    env, _, states = learner("CartPole-v1" if way == "gymnasium" else "Forest", None)
+    (steps, answers), queries, found = collected(way, traced(ThreeSteps(**TINY)), env, states)
+    visited = np.asarray(found.rollouts.steps.t)[: int(found.rollouts.size)]
+    assert queries == len(answers) > 6
+    np.testing.assert_array_equal(steps.t, np.sort(visited[visited < 3]))
+    (steps, _), _, _ = collected(way, traced(ThreeSteps(**TINY)), env, states, limit=6)
+    np.testing.assert_array_equal(steps.t, np.zeros(6))  # without budget it never hears the others
+
+
+def test_a_gate_that_changes_its_memory_as_it_hears_is_refused():
+    class Wrong(EverySecond):
+        def expert_acted(self, state, carry, obs, act, answer):
+            return answer
+
+    env, _, states = learner("Forest", None)
+    with pytest.raises(AlgorithmError, match=r"dagger\.expert_acted changed its memory"):
+        collected("stepwise", traced(Wrong(**TINY)), env, states)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_round_says_after_which_steps_the_task_was_solved(way):
+    """Forest reports success in each step, CartPole nothing. Steps keep their report as they are sorted."""
+    _, _, found = gated(way)
+    size = int(found.rollouts.size)
+    success, steps = np.asarray(found.success)[:size], jax.tree.map(lambda x: x[:size], found.rollouts.steps)
+    if way == "gymnasium":
+        assert np.isnan(success).all()
+    else:
+        assert set(success.tolist()) <= {0.0, 1.0}
+        assert not success[~steps.terminal].any()
 
 
 def test_a_gated_run_trains_on_the_answers_alone():

@@ -47,6 +47,7 @@ class Collected(NamedTuple):
     rollouts: Dataset | None = None
     expert_actions: Array | None = None
     answered: Array | None = None
+    success: Array | None = None
     action_values: ActionValues | None = None
     replay: Replay | None = None
     new_steps: Transition | None = None

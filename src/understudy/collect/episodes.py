@@ -74,7 +74,8 @@ class JaxEpisodes(InProgram):
         steps = flat.steps._replace(round=jnp.full(order.shape, index, jnp.int32))
         size = jnp.where(index == 0, 0, episodes.alive.sum()).astype(jnp.int32)
         mean_return = jnp.where(index == 0, jnp.nan, episodes.rewards.sum(1).mean())
-        collected = Collected(Dataset(steps, size), mean_return=mean_return)
+        success = jnp.full(order.shape, jnp.nan) if flat.success is None else flat.success.astype(jnp.float32)
+        collected = Collected(Dataset(steps, size), success=success, mean_return=mean_return)
         if self.expert is None:
             return collected
         answers = jnp.where(index == 0, 0, jnp.minimum(chosen, left)).astype(jnp.int32)

@@ -23,7 +23,7 @@ from understudy.core.arrays import Array
 from understudy.core.types import State
 from understudy.experts.expert import query_expert
 from understudy.game import Algorithm
-from understudy.game.gating import decide, start_gate
+from understudy.game.gating import decide, start_gate, tell
 from understudy.policies import Policy
 
 
@@ -68,9 +68,12 @@ class Gate(eqx.Module):
         """The memory, the action to take (the learner's or the expert's), and the decision."""
         gate_key, answer_key = jax.random.split(key)
         carry, query, expert_acts = decide(self.algorithm, self.state, memory.carry, obs, act, gate_key)
-        query = query | expert_acts
+        may_ask = memory.queries < _most(self.algorithm)
+        query, expert_acts = (query | expert_acts) & may_ask, expert_acts & may_ask
         by_expert = expert_acts & (memory.queries < self.budget)
-        act = jnp.where(by_expert, query_expert(self.expert, self.deterministic, t, obs, answer_key), act)
+        answer = query_expert(self.expert, self.deterministic, t, obs, answer_key)
+        carry = tell(self.algorithm, self.state, carry, obs, act, answer, by_expert)
+        act = jnp.where(by_expert, answer, act)
         decision = Decision(query, memory.queries, by_expert)
         return GateMemory(carry, memory.queries + query.astype(jnp.int32)), act, decision
 
@@ -98,14 +101,22 @@ class HostGate:
         """The actions to take, and the decisions. The expert is not queried in episodes that have ended."""
         keys = jax.random.split(jax.random.fold_in(self.key, t), len(obs))
         self.carry, query, expert_acts = _decide(self.algorithm, self.state, self.carry, obs, actions, keys)
-        query = (np.asarray(query) | np.asarray(expert_acts)) & alive
-        by_expert = np.asarray(expert_acts) & alive & (self.queries < self.budget)
+        may_ask = alive & (self.queries < _most(self.algorithm))
+        query = (np.asarray(query) | np.asarray(expert_acts)) & may_ask
+        by_expert = np.asarray(expert_acts) & may_ask & (self.queries < self.budget)
         if by_expert.any():
-            actions = np.array(actions)
+            own, actions = actions, np.array(actions)
             actions[by_expert] = self.query(obs[by_expert], np.full(int(by_expert.sum()), t, np.int32))
+            self.carry = _tell(self.algorithm, self.state, self.carry, obs, own, actions, by_expert)
         decision = Decision(query, self.queries, by_expert)
         self.queries = self.queries + query
         return actions, decision
+
+
+def _most(algorithm: Algorithm) -> int:
+    """The most queries of an episode."""
+    limit = algorithm.answers_per_episode
+    return int(np.iinfo(np.int32).max) if limit is None else limit
 
 
 @jax.jit
@@ -118,3 +129,10 @@ def _decide(
     algorithm: Algorithm, state: State, carry: Any, obs: Array, act: Array, keys: Key[Array, " n"]
 ) -> tuple[Any, Array, Array]:
     return jax.vmap(partial(decide, algorithm, state))(carry, obs, act, keys)
+
+
+@jax.jit
+def _tell(
+    algorithm: Algorithm, state: State, carry: Any, obs: Array, act: Array, answer: Array, acted: Bool[Array, " n"]
+) -> Any:
+    return jax.vmap(partial(tell, algorithm, state))(carry, obs, act, answer, acted)

@@ -121,6 +121,7 @@ class HostCollector(Collector):
         padded = padded._replace(round=np.full(capacity, index, np.int32))
         return Collected(
             Dataset(padded, np.int32(len(order))),
+            success=np.full(capacity, np.nan, np.float32),
             expert_actions=_padded(answers.actions, capacity),
             answered=np.arange(capacity) < count,
             mean_return=np.float32(asked.mean_return),
@@ -175,17 +176,21 @@ class HostCollector(Collector):
         """The episodes of a run, with at most `left` answers of the expert. Answered steps come first."""
         steps = Transition(*(np.asarray(episodes.flat(column)) for column in episodes.steps))
         by_expert, chosen = np.zeros(len(steps.t), bool), len(steps.t)
+        success = np.full(len(steps.t), np.nan) if episodes.reported is None else episodes.flat(episodes.reported)
         if episodes.decisions is not None:  # in the order of `episodes.JaxEpisodes`
             query, rank, by_expert = (episodes.flat(np.asarray(column)) for column in episodes.decisions)
             order = np.argsort(np.where(query, rank, self.env.spec.horizon), kind="stable")
             steps, by_expert = Transition(*(column[order] for column in steps)), by_expert[order]
+            success = success[order]
             chosen = int(query.sum())
         if questions is not None:
             steps, chosen = Transition(*(column[questions.order] for column in steps)), int(questions.count)
+            success = success[questions.order]
         padded = Transition(*(_padded(column, capacity) for column in steps))
         padded = padded._replace(round=np.full(capacity, index, np.int32))
         mean_return = np.float32(episodes.returns.mean())
-        collected = Collected(Dataset(padded, np.int32(len(steps.t))), mean_return=mean_return)
+        data = Dataset(padded, np.int32(len(steps.t)))
+        collected = Collected(data, success=_padded(success, capacity), mean_return=mean_return)
         if self.expert is None:
             return collected
         count = min(chosen, left)
@@ -210,7 +215,8 @@ class HostCollector(Collector):
         act = np.zeros((capacity, *spec.action.shape), kind)
         flag, count = np.zeros(capacity, bool), np.zeros(capacity, np.int32)
         steps = Transition(count, obs, act, obs, flag, flag, flag, count)
-        collected = Collected(Dataset(steps, np.int32(0)), mean_return=np.float32("nan"))
+        unknown = np.full(capacity, np.nan, np.float32)
+        collected = Collected(Dataset(steps, np.int32(0)), success=unknown, mean_return=np.float32("nan"))
         if self.expert is None:
             return collected
         collected = collected._replace(answered=flag, answers=np.int32(0))

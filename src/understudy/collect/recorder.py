@@ -33,6 +33,8 @@ class Episodes:
     """(episodes, time) arrays: the gate's decisions. None: there was no gate."""
     success: np.ndarray | None = None
     """(episodes,), as in `Outcomes`. None: the environment does not say."""
+    reported: np.ndarray | None = None
+    """(episodes, time): 1 or 0, whether the task is solved after a step. NaN or None: the environment does not say."""
 
     @property
     def returns(self) -> np.ndarray:
@@ -81,15 +83,16 @@ class Recorder:
         time = np.full(len(obs), t, np.int32)
         known, round_ = np.ones(len(obs), bool), np.zeros(len(obs), np.int32)
         reward = np.where(self.alive, reward, 0).astype(np.float32)
-        self._rows.append((time, obs, act, next_obs, terminal, last, known, round_, reward))
+        told = np.full(len(obs), np.nan, np.float32) if success is None else np.asarray(success, np.float32)
+        self._rows.append((time, obs, act, next_obs, terminal, last, known, round_, reward, told))
         self._lengths += self.alive
         if success is not None:
             self._success = np.where(self.alive & ~np.isnan(success), success, self._success)
         self.alive = self.alive & ~last
 
     def episodes(self) -> Episodes:
-        *steps, rewards = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
+        *steps, rewards, reported = (np.stack(column, axis=1) for column in zip(*self._rows, strict=True))
         decisions = None
         if self._decisions:
             decisions = Decision(*(np.stack(column, axis=1) for column in zip(*self._decisions, strict=True)))
-        return Episodes(Transition(*steps), rewards, self._lengths, decisions, self._success)
+        return Episodes(Transition(*steps), rewards, self._lengths, decisions, self._success, reported)

@@ -78,8 +78,9 @@ def rollout(
     check_environment(env.name, seed, "observation", steps.next_obs, alive, 0)
     check_environment(env.name, seed, "reward", rewards, alive, 0)
     lengths = alive.sum(axis=1)
-    success = None if reported is None else reported[np.arange(episodes), lengths - 1].astype(np.float32)
-    return Episodes(steps, rewards, lengths, success=success)
+    told = np.full(alive.shape, np.nan, np.float32) if reported is None else reported.astype(np.float32)
+    success = None if reported is None else told[np.arange(episodes), lengths - 1]
+    return Episodes(steps, rewards, lengths, success=success, reported=told)
 
 
 def episode_seeds(seed: int, episodes: int) -> list[int]:
@@ -223,7 +224,8 @@ def _one_by_one(
     lengths, success = (
         np.concatenate(column) for column in zip(*((r.lengths, r.outcomes.success) for r in runs), strict=True)
     )
-    return Episodes(steps, joined(*(run.rewards for run in runs)), lengths, success=success)
+    rewards, reported = (joined(*(getattr(run, name) for run in runs)) for name in ("rewards", "reported"))
+    return Episodes(steps, rewards, lengths, success=success, reported=reported)
 
 
 def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> HostPolicy:

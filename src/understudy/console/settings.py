@@ -51,8 +51,9 @@ class Settings:
 
     @property
     def asks(self) -> bool:
-        """Whether the algorithm queries an expert."""
-        return self.algorithm is not None and "expert" in self.algorithm.card.needs
+        """Whether the algorithm asks the person. If the person decides where to act (HG-DAgger), it does not."""
+        algorithm = self.algorithm
+        return algorithm is not None and "expert" in algorithm.card.needs and not algorithm.expert_gates
 
     @property
     def note(self) -> str:

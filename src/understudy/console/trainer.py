@@ -29,7 +29,7 @@ from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.stepping import Report, no_report, reason
 from understudy.evaluation.returns import evaluate
 from understudy.experts.expert import Expert
-from understudy.experts.respondent import Answers, AskedRound, Respondent
+from understudy.experts.respondent import Answers, AskedRound, Respondent, Silent
 from understudy.policies.actor import Actor
 from understudy.train.imitate import imitate
 
@@ -123,6 +123,10 @@ class _Training:
         if self.asks:
             person = Person(self.store, settings, data.observations, self.tell, self.orders)
             expert = Expert(person, settings.budget, clip=isinstance(data.action_space, Continuous))
+        elif self.algorithm.expert_gates:  # the person has taken over in "watch": those steps are in the data
+            expert = Expert(Silent())
+            fewest: dict[str, Any] = {"episodes_per_round": 1}  # nobody answers them
+            self.algorithm = replace(self.algorithm, **fewest)
         result = imitate(
             self.algorithm,
             data,

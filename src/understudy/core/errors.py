@@ -119,6 +119,11 @@ def check_fraction(**settings: Any) -> None:
     _check_numbers(settings, "from 0 to below 1", lambda value: 0 <= value < 1)
 
 
+def check_inside(**settings: Any) -> None:
+    """Raise unless every setting is in (0, 1)."""
+    _check_numbers(settings, "above 0 and below 1", lambda value: 0 < value < 1)
+
+
 def check_share(**settings: Any) -> None:
     """Raise unless every setting is in [0, 1]."""
     _check_numbers(settings, "from 0 to 1", lambda value: 0 <= value <= 1)

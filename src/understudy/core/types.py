@@ -168,6 +168,8 @@ class RoundData(NamedTuple):
     """The expert's actions at the states of `rollouts`. Valid where `answered`, see `answers`."""
     answered: Bool[Array, " n"] | None = None
     """Mask of the states of `rollouts` at which the expert was queried."""
+    success: Float[Array, " n"] | None = None
+    """Whether the task is solved after each step of `rollouts`: 1 or 0. NaN: the environment does not say."""
     action_values: ActionValues | None = None
     """Actions tried at the states of `rollouts`, and their values under the expert. Valid where `answered`."""
     held_out: Dataset | None = None

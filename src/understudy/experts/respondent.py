@@ -53,3 +53,10 @@ class Respondent(ABC):
     @abstractmethod
     def answer(self, asked: AskedRound, most: int) -> Answers:
         """Answer at most `most` of the candidates. It may take as long as it likes."""
+
+
+class Silent(Respondent):
+    """Answers nothing, for an algorithm that learns from the steps at which a person took over."""
+
+    def answer(self, asked: AskedRound, most: int) -> Answers:
+        return Answers(np.zeros(0, int), np.zeros((0, *asked.steps.act.shape[1:]), asked.steps.act.dtype))

@@ -7,7 +7,7 @@ The command line, the documentation and `config.json` are generated from the sam
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 import equinox as eqx
@@ -86,6 +86,8 @@ class Algorithm(eqx.Module):
     ask: ClassVar[str] = "all"
     queries_per_round: ClassVar[int | None] = None
     """Where the expert is queried after the episodes, see `asking`. On-Q algorithms have fields of these names."""
+    answers_per_episode: ClassVar[int | None] = None
+    """How often a gate may ask in an episode. None: no limit. Algorithms that limit it have a field of this name."""
     moments: ClassVar[Any] = None
     """The user's moment function (`features`). Algorithms that take one have a field of this name."""
     has_critic: ClassVar[bool] = True
@@ -94,12 +96,18 @@ class Algorithm(eqx.Module):
     """Whether it takes multi-discrete actions too, besides those of its card."""
     start_share: ClassVar[float] = 0.0
     """Share of the episodes that begin at a demonstrated step. Reward-moment algorithms have a field of this name."""
+    expert_gates: ClassVar[bool] = False
+    """Whether the expert decides where it acts: a person at the console takes over, and is asked nothing."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 
     def __new__(cls, *_: Any, **settings: Any) -> Any:
         if "preset" in settings:
             raise SettingError(f"preset is no setting: use {cls.card.name}.preset({settings['preset']!r}, ...)")
+        own = {field.name for field in fields(cls)}
+        for name in ("ask", "queries_per_round"):
+            if name in settings and name not in own and cls.gate is not Algorithm.gate:
+                raise SettingError(f"{cls.card.name} has a gate, which decides where the expert answers: omit {name}")
         check_names(cls, settings)
         return super().__new__(cls)
 
@@ -146,6 +154,10 @@ class Algorithm(eqx.Module):
         its action is its answer. Answers are counted against the budget; without budget left the learner acts.
         """
         return carry, jnp.asarray(True), jnp.asarray(False)
+
+    def expert_acted(self, state: State, carry: Any, obs: Array, act: Array, answer: Array) -> Any:
+        """The gate's memory after a step at which the expert acted: `answer` is its action, `act` the learner's."""
+        return carry
 
     @classmethod
     def preset(cls: type[Kind], name: str, **changes: Any) -> Kind:

@@ -76,7 +76,7 @@ def chooses(algorithm: Algorithm) -> bool:
 
 def most_answers(algorithm: Algorithm, horizon: int) -> int:
     """The most answers that a run can get, at least 1: the capacity of its aggregated dataset."""
-    steps = algorithm.episodes_per_round * horizon
+    steps = algorithm.episodes_per_round * min(horizon, algorithm.answers_per_episode or horizon)
     return max((algorithm.rounds - 1) * min(steps, algorithm.queries_per_round or steps), 1)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from understudy.core.errors import SettingError, UnderstudyError
 from understudy.core.types import Spec
-from understudy.game.user_code import explain, parameters
+from understudy.game.user_code import check_function, explain
 
 Features = Callable[[Array, Array], Float[Array, " k"]]
 """φ(s, a): one observation and one action as vectors ↦ a vector. A discrete action is a vector of probabilities."""
@@ -32,17 +32,7 @@ def visible(obs: Float[Array, "... obs"], seen: tuple[int, ...] | None) -> Float
 
 def check_features(features: Any) -> None:
     """Raise unless the setting is None or a function of two arguments that can be a part of a compiled program."""
-    if features is None:
-        return
-    if not callable(features):
-        raise SettingError(f"moments is {features!r}: give a function of (obs, act)")
-    try:
-        hash(features)
-    except TypeError:
-        raise SettingError(f"moments is a {type(features).__name__} that has no hash: put it in a function") from None
-    taken = parameters(features, 2)
-    if taken is not None:
-        raise SettingError(f"moments takes {taken}: give a function of (obs, act)")
+    check_function(("obs", "act"), moments=features)
 
 
 def evaluate(features: Features, obs: Array, act: Array, width: int | None = None) -> Float[Array, " k"]:

@@ -34,11 +34,28 @@ def decide(
         what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else f"a {type(returned).__name__}"
         raise AlgorithmError(f"{name} returned {what}: return (memory, query, expert_acts)")
     memory = returned[0]
+    _check_memory(name, carry, memory)
+    flags = [_flag(name, what, value) for what, value in zip(("query", "expert_acts"), returned[1:], strict=True)]
+    return memory, flags[0], flags[1]
+
+
+def tell(
+    algorithm: Algorithm, state: State, carry: Any, obs: Array, act: Array, answer: Array, acted: Bool[Array, ""]
+) -> Any:
+    """The gate's memory after a step: unchanged unless the expert acted."""
+    if type(algorithm).expert_acted is Algorithm.expert_acted:
+        return carry
+    name = f"{algorithm.card.name}.expert_acted"
+    with calling(name, type(algorithm).expert_acted):
+        memory = algorithm.expert_acted(state, carry, obs, act, answer)
+    _check_memory(name, carry, memory)
+    return jax.tree.map(lambda new, old: jnp.where(acted, new, old), memory, carry)
+
+
+def _check_memory(name: str, carry: Any, memory: Any) -> None:
     before, after = (str(jax.tree.map(_shape, tree)) for tree in (carry, memory))
     if before != after:
         raise AlgorithmError(f"{name} changed its memory from {before} to {after}: keep what start_gate returned")
-    flags = [_flag(name, what, value) for what, value in zip(("query", "expert_acts"), returned[1:], strict=True)]
-    return memory, flags[0], flags[1]
 
 
 def _flag(name: str, what: str, value: Any) -> Bool[Array, ""]:

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
 
-from understudy.core.errors import AlgorithmError, UnderstudyError
+from understudy.core.errors import AlgorithmError, SettingError, UnderstudyError
 from understudy.core.text import quoted
 
 MISTAKES: tuple[tuple[type[Exception], str], ...] = (
@@ -42,6 +45,41 @@ def calling(name: str, function: Any) -> Iterator[None]:
         raise
     except Exception as error:
         raise AlgorithmError(f"{name} failed: {explain(error, function)}") from error
+
+
+def check_function(arguments: tuple[str, ...], **settings: Any) -> None:
+    """Raise unless every setting is None or a function of these arguments that can be a part of a compiled program."""
+    wanted = ", ".join(arguments)
+    for name, function in settings.items():
+        if function is None:
+            continue
+        if not callable(function):
+            raise SettingError(f"{name} is {function!r}: give a function of ({wanted})")
+        try:
+            hash(function)
+        except TypeError:
+            kind = type(function).__name__
+            raise SettingError(f"{name} is a {kind} that has no hash: put it in a function") from None
+        taken = parameters(function, len(arguments))
+        if taken is not None:
+            raise SettingError(f"{name} takes {taken}: give a function of ({wanted})")
+
+
+def yes_or_no(name: str, function: Callable[..., Any], *inputs: Any) -> Bool[Array, ""]:
+    """The answer of a user's function `name` at one state, as a boolean scalar."""
+    rule = f"{name} must return one boolean computed with jax.numpy"
+    try:
+        found: Any = function(*inputs)
+    except UnderstudyError:
+        raise
+    except Exception as error:
+        raise SettingError(f"{rule}; {explain(error, function)}") from error
+    if not isinstance(found, bool | np.bool_ | np.ndarray | jax.Array):
+        raise SettingError(f"{rule}; it returned a {type(found).__name__}")
+    if jnp.shape(found) != () or jnp.asarray(found).dtype != bool:
+        given = jnp.asarray(found)
+        raise SettingError(f"{rule}; it returned {given.dtype} of shape {given.shape}: compare, as in obs[0] > 1")
+    return jnp.asarray(found)
 
 
 def parameters(function: Callable[..., Any], count: int) -> str | None:
