@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from understudy.algorithms.reward.moments import SideCounts, count_steps
 from understudy.core.types import Dataset, Transition
-from understudy.game.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel, matched
 from understudy.game.sampling import take
 
 BLOCK = 1024
@@ -21,17 +21,18 @@ BLOCK = 1024
 
 
 def mean_features(kernel: GaussianKernel, demonstrations: Dataset) -> Float[Array, " D"]:
-    """The mean features of the demonstrated steps."""
+    """The mean features of the demonstrated steps that the kernel can see."""
     rows = demonstrations.steps.t.shape[0]
-    block = min(BLOCK, rows)
+    block, real = min(BLOCK, rows), matched(demonstrations, kernel.match)
 
     def add(total: Array, first: Array) -> tuple[Array, None]:
         row = first + jnp.arange(block)
-        features = kernel.features(kernel.points(take(demonstrations.steps, jnp.minimum(row, rows - 1))))
-        return total + jnp.where((row < demonstrations.size)[:, None], features, 0).sum(0), None
+        inside = jnp.minimum(row, rows - 1)
+        features = kernel.features(kernel.points(take(demonstrations.steps, inside)))
+        return total + jnp.where(((row < rows) & real[inside])[:, None], features, 0).sum(0), None
 
     total, _ = jax.lax.scan(add, jnp.zeros(kernel.phases.shape[0]), jnp.arange(0, rows, block))
-    return total / demonstrations.size
+    return total / jnp.maximum(real.sum(), 1)
 
 
 class Sums(NamedTuple):

@@ -45,6 +45,10 @@ The default differs from the preset `paper`, which has the paper's settings, in
     truncation_is_terminal    False       True          as in the released runs
     obs_scaling               scale       none          results do not depend on the units of observations
 
+The preset `observations` is for demonstrations without actions: the settings of `sac` with a discriminator over (s, s')
+(`match`), as in Torabi, Warnell and Stone, "Generative Adversarial Imitation from Observation" (2018). SAC then learns
+from the learner's steps alone.
+
 Deviations: f moves before the policy, on the same steps, as in Ho and Ermon; in `imitation` it moves after the policy.
 `imitation` normalizes observations and rewards by running statistics. Here f gets states standardized by the
 demonstrations and clipped to ± 10, the policy gets states as they are (`paper`) or scaled, and rewards are divided by
@@ -77,7 +81,7 @@ from understudy.core.types import Pair, RoundData, Samples, Transition
 from understudy.game import QUICK, Card, adjustable
 from understudy.game.critics import Critic, MLPCritic, penalty_between
 from understudy.game.features import state_action
-from understudy.game.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel, Match
 from understudy.game.players import Memory, gradient, repeat
 from understudy.game.sampling import Rows, take
 from understudy.policies.networks import MLP
@@ -131,6 +135,7 @@ class GAIL(RewardMatching):
             "random_steps": 1000,
         },
     }
+    presets["observations"] = {**presets["sac"], "match": "obs-next"}
     presets[QUICK] = {**presets["sac"], **QUICK_PLAYERS, "rounds": 16, "discriminator_hidden": (64, 64)}
 
     small: ClassVar[dict[str, Any]] = {
@@ -177,6 +182,8 @@ class GAIL(RewardMatching):
     """Weight of the discriminator's gradient penalty, w_g."""
     gradient_target: float = 1.0
     """Target norm of the logit's gradient, t."""
+    match: Match = eqx.field(static=True, default="obs-act")
+    """The discriminator's input: obs-act, or without actions obs or obs-next (with the next observation)."""
     rounds: int = eqx.field(static=True, default=62)
     """Training rounds. Metrics are logged once a round."""
     round_steps: int = eqx.field(static=True, default=8192)
@@ -224,7 +231,7 @@ class GAIL(RewardMatching):
 
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             expert_key, learner_key, mix_key = jax.random.split(k, 3)
-            expert = data.demonstrations.sample(expert_key, (self.expert_batch_size,))
+            expert = take(data.demonstrations.steps, state.expert.sample(expert_key, (self.expert_batch_size,)))
             rows = Rows(None, replay.size).sample(learner_key, (self.expert_batch_size,))  # line 1
             learner = take(replay.steps, rows)
             pair = Pair(old.samples(learner, learner_weight), old.samples(expert, expert_weight))

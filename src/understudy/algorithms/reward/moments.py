@@ -111,7 +111,10 @@ def count_expert_steps(demonstrations: Dataset, horizon: Int[Array, ""] | int) -
 
 
 def samples_in(kernel: GaussianKernel, steps: Transition, weight: float | Float[Array, ""]) -> Samples:
-    """Steps in a kernel's coordinates, for a learned f: actions as vectors, and the given total weight."""
+    """Steps in a kernel's coordinates, for a learned f: actions as vectors, and the given total weight.
+
+    With `match`, the next observation takes the place of the action, or nothing does.
+    """
     points = kernel.points(steps)
     count, size = points.shape[0], kernel.normalization.obs_mean.shape[0]
     return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))
