@@ -238,14 +238,14 @@ class Demonstrations:
 
         If both name the parts of an observation, in another order, the columns take the environment's order.
         """
-        if spec.obs_shape != self.spec.obs_shape:
+        if spec.obs_shape != self.observations.shape[1:]:
             raise DemonstrationError(
-                f"the demonstrations' observations have shape {self.spec.obs_shape}, those of {name} have "
+                f"the demonstrations' observations have shape {self.observations.shape[1:]}, those of {name} have "
                 f"{spec.obs_shape}: pass demonstrations of this environment"
             )
         if self.recorded_space is not None and type(spec.action) is not type(self.recorded_space):
             raise DemonstrationError(
-                f"the demonstrations' actions are {action_kind(self.action_space)}, those of {name} "
+                f"the demonstrations' actions are {action_kind(self.recorded_space)}, those of {name} "
                 f"{action_kind(spec.action)}: pass demonstrations of this environment"
             )
         actions, space = self.recorded_actions, spec.action

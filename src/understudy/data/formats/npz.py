@@ -130,6 +130,9 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     file = FileReader(path, "a file of demonstrations", "see docs/demonstrations.md", DemonstrationError)
     check = Checker(file.name)
     arrays = file.npz(MEMBERS.get, REQUIRED, lambda headers: check.shapes({k: h.shape for k, h in headers.items()}))
+    unknown = [] if "actions" in arrays else sorted(set(file.npz_names()) - set(MEMBERS))
+    if unknown:  # one of them may be the actions
+        raise check.error(f"it has no actions, but {quoted(', '.join(unknown))}: rename the actions, or drop the others")
     return chosen(from_members(check, arrays, selection), selection, FORMAT)
 
 
