@@ -158,13 +158,13 @@ def test_whatever_needs_actions_says_so_and_names_the_way_out(case):
 
 
 def test_demonstrations_without_any_next_observation_are_refused_for_obs_next():
-    single = us.Demonstrations.from_arrays(np.zeros((2, 3)) + [[1], [2]], None, [1, 1], ends="terminal")
-    with pytest.raises(DemonstrationError, match="have none: pass next_observations$"):
+    single = us.Demonstrations.from_arrays(np.eye(2, 3), None, [1, 1], ends="terminal")
+    with pytest.raises(DemonstrationError, match=r"have none: pass next_observations$"):
         us.imitate(us.gail.preset("observations"), single, "Pendulum", progress=False)
 
 
 def test_the_indicator_kernel_labels_whole_steps():
-    with pytest.raises(SettingError, match="match is 'obs' and kernel is 'indicator'.*choose kernel='features'"):
+    with pytest.raises(SettingError, match=r"match is 'obs' and kernel is 'indicator'.*choose kernel='features'"):
         us.adril.preset("paper", match="obs")
     with pytest.raises(SettingError, match="match is 'act'"):
         us.gail(match="act")

@@ -97,7 +97,7 @@ def test_keys_choose_columns_by_the_names_of_parts(tmp_path):
 BAD = {
     "misnamed actions": (
         ("obs_0,act_0,episode", "1,1,0"),
-        "no columns action.NAME, action_0 or action, only obs_0, act",
+        "no columns action.NAME, action_0 or action, only obs_0",
     ),
     "no observations": (("action_0,episode", "1,0"), "no columns observation.NAME"),
     "no end of episodes": (("obs_0,action_0", "1,2"), "nothing says where episodes end.*episodes=1"),

@@ -58,7 +58,7 @@ def test_an_array_of_unknown_name_may_be_the_actions(tmp_path):
 
 def test_whatever_reads_actions_raises_one_line():
     given = demonstrations()
-    with pytest.raises(DemonstrationError, match="have no actions: record them .* preset 'observations'"):
+    with pytest.raises(DemonstrationError, match=r"have no actions: record them .* preset 'observations'"):
         _ = given.actions
     with pytest.raises(DemonstrationError, match="neither actions nor an action space: pass the environment"):
         _ = given.spec
