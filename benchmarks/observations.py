@@ -10,6 +10,7 @@ of other tasks and learners stay in the file.
 import csv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -42,7 +43,7 @@ def algorithm_of(learner: str, task: str) -> Algorithm:
     name, match = learner.split(" ", 1)
     make = us.adril if name == "adril" else us.gail
     hidden = {"hidden": (64, 64)}
-    small = {"rounds": ROUNDS[task], "soft_q": QUICK_PLAYERS["soft_q"]}
+    small: dict[str, Any] = {"rounds": ROUNDS[task], "soft_q": QUICK_PLAYERS["soft_q"]}
     small |= {"discriminator_hidden": (64, 64), "sac": hidden} if name == "gail" else {"sac": hidden}
     if match == "default":
         return make.preset(match, **small)

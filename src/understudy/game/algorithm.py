@@ -91,6 +91,8 @@ class Algorithm(eqx.Module):
     """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
     match: ClassVar[Match] = "obs-act"
     """The part of a step that its moments see. Algorithms that can do without actions have a field of this name."""
+    replays: ClassVar[int] = 0
+    """Episodes of a clone for the expert's side of f (`train.replays`). Algorithms that take them have this field."""
     multi_discrete: ClassVar[bool] = False
     """Whether it takes multi-discrete actions too, besides those of its card."""
     exploring: ClassVar[float] = 1.0

@@ -44,6 +44,7 @@ from understudy.train.contract import check_moments
 from understudy.train.demonstrated import demonstrations_of, record_demonstrations, records_expert
 from understudy.train.final import Player, final_policies
 from understudy.train.logs import Logs
+from understudy.train.replays import with_replays
 from understudy.train.results import Result, Run, hyperparameters
 from understudy.train.selection import FEW_STEPS, SELECTS, Select, held_out
 from understudy.train.sizes import RUN_BYTES, check_size
@@ -169,6 +170,9 @@ def imitate(
     training, held = demonstrations.split([count for count, _ in pairs], holdout)
     if algorithm.match == "obs-next" or (algorithm.card.next_states and algorithm.needs_actions):
         _check_next_states(algorithm, training)
+    if algorithm.replays and env is not None:
+        counted, play = [count for count, _ in pairs], Player(env, workers, step_timeout).play_one
+        training = with_replays(algorithm, spec, training, demonstrations, counted, holdout, play)
     keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
 
     settings, place = hyperparameters(algorithm), None

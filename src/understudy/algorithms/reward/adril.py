@@ -192,6 +192,8 @@ class AdRIL(RewardMatching):
     """kernel="gaussian": sampled steps of each side."""
     match: Match = eqx.field(static=True, default="obs-act")
     """The part of a step that f compares: obs-act, or without actions obs or obs-next (with the next observation)."""
+    replays: int = eqx.field(static=True, default=0)
+    """Episodes of a clone that smooth the expert's side of f (replay estimation). 0: demonstrations alone."""
     sac: SAC = eqx.field(default=DEFAULT_SAC, converter=adjustable(DEFAULT_SAC))
     """RL player for continuous actions."""
     balanced: bool = eqx.field(static=True, default=True)
@@ -215,6 +217,11 @@ class AdRIL(RewardMatching):
         if self.kernel == "indicator" and self.match != "obs-act":
             raise SettingError(
                 f"match is '{self.match}' and kernel is 'indicator', which labels whole steps: choose kernel='features'"
+            )
+        if self.kernel == "indicator" and self.replays:
+            raise SettingError(
+                f"replays is {self.replays} and kernel is 'indicator', which labels demonstrated steps: choose "
+                "kernel='features'"
             )
 
     def next_moments(  # line 3
@@ -259,7 +266,7 @@ class AdRIL(RewardMatching):
         assert data.replay is not None
         learner_key, expert_key = jax.random.split(key)
         learner = take(data.replay.steps, Rows(None, data.replay.size).sample(learner_key, (self.points,)))
-        expert = take(data.demonstrations.steps, state.expert.sample(expert_key, (self.points,)))
+        expert = self._expert(state, data, expert_key, (self.points,))
         points = jnp.concatenate([state.kernel.points(steps) for steps in (expert, learner)])
         earlier = (learner.round < data.round).astype(jnp.float32)
         learner_weights = -(1 - counts.earlier.absorbing_share) * earlier / jnp.maximum(earlier.sum(), 1)

@@ -21,18 +21,21 @@ BLOCK = 1024
 
 
 def mean_features(kernel: GaussianKernel, demonstrations: Dataset) -> Float[Array, " D"]:
-    """The mean features of the demonstrated steps that the kernel can see."""
-    rows = demonstrations.steps.t.shape[0]
-    block, real = min(BLOCK, rows), matched(demonstrations, kernel.match)
+    """The mean features of the demonstrated steps that the kernel can see, or of the estimate in their place."""
+    steps, weight = demonstrations.steps, matched(demonstrations, kernel.match).astype(jnp.float32)
+    if demonstrations.estimate is not None:
+        steps, weight = demonstrations.estimate.steps, demonstrations.estimate.weight
+    rows = steps.t.shape[0]
+    block = min(BLOCK, rows)
 
     def add(total: Array, first: Array) -> tuple[Array, None]:
         row = first + jnp.arange(block)
         inside = jnp.minimum(row, rows - 1)
-        features = kernel.features(kernel.points(take(demonstrations.steps, inside)))
-        return total + jnp.where(((row < rows) & real[inside])[:, None], features, 0).sum(0), None
+        features = kernel.features(kernel.points(take(steps, inside)))
+        return total + (jnp.where(row < rows, weight[inside], 0)[:, None] * features).sum(0), None
 
     total, _ = jax.lax.scan(add, jnp.zeros(kernel.phases.shape[0]), jnp.arange(0, rows, block))
-    return total / jnp.maximum(real.sum(), 1)
+    return total / jnp.maximum(weight.sum(), 1e-6)
 
 
 class Sums(NamedTuple):

@@ -184,6 +184,8 @@ class GAIL(RewardMatching):
     """Target norm of the logit's gradient, t."""
     match: Match = eqx.field(static=True, default="obs-act")
     """The discriminator's input: obs-act, or without actions obs or obs-next (with the next observation)."""
+    replays: int = eqx.field(static=True, default=0)
+    """Episodes of a clone that smooth the expert's side of f (replay estimation). 0: demonstrations alone."""
     rounds: int = eqx.field(static=True, default=62)
     """Training rounds. Metrics are logged once a round."""
     round_steps: int = eqx.field(static=True, default=8192)
@@ -231,7 +233,7 @@ class GAIL(RewardMatching):
 
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             expert_key, learner_key, mix_key = jax.random.split(k, 3)
-            expert = take(data.demonstrations.steps, state.expert.sample(expert_key, (self.expert_batch_size,)))
+            expert = self._expert(state, data, expert_key, (self.expert_batch_size,))
             rows = Rows(None, replay.size).sample(learner_key, (self.expert_batch_size,))  # line 1
             learner = take(replay.steps, rows)
             pair = Pair(old.samples(learner, learner_weight), old.samples(expert, expert_weight))

@@ -34,7 +34,9 @@ there it sees new episodes of the last policy. The expert's share of a minibatch
 training.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -46,13 +48,13 @@ from jaxtyping import Array, Bool, Float, Key
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments, count_steps, samples_in
 from understudy.core.errors import check_layers, check_not_negative, check_positive, check_whole
-from understudy.core.types import Pair, RoundData, Samples, Transition
+from understudy.core.types import Dataset, Pair, RoundData, Samples, Transition
 from understudy.game import QUICK, Card
 from understudy.game.critics import Critic, MLPCritic, penalty_between
 from understudy.game.features import state_action
 from understudy.game.kernels import GaussianKernel, Match
 from understudy.game.players import Memory, gradient, repeat
-from understudy.game.sampling import Rows, take
+from understudy.game.sampling import take
 from understudy.policies.networks import MLP
 
 
@@ -103,6 +105,8 @@ class HyPE(RewardMatching):
     """Target norm of f's gradient, t."""
     match: Match = eqx.field(static=True, default="obs-act")
     """The part of a step that f compares: obs-act, or without actions obs or obs-next (with the next observation)."""
+    replays: int = eqx.field(static=True, default=0)
+    """Episodes of a clone that smooth the expert's side of f (replay estimation). 0: demonstrations alone."""
     clip: float = 40.0
     """Clip rewards to ± this."""
 
@@ -132,8 +136,8 @@ class HyPE(RewardMatching):
 
         def loss(critic: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             learner_key, expert_key, mix_key = jax.random.split(k, 3)
-            learner = self._draw(old, last_round, Rows(None, jnp.asarray(size)), shares[0], learner_key)
-            expert = self._draw(old, data.demonstrations.steps, state.expert, shares[1], expert_key)
+            learner = self._draw(old, Dataset(last_round, jnp.asarray(size)).sample, shares[0], learner_key)
+            expert = self._draw(old, partial(self._expert, state, data), shares[1], expert_key)
             return self.loss(critic, Pair(learner, expert), mix_key)
 
         def move() -> Moments:
@@ -151,17 +155,14 @@ class HyPE(RewardMatching):
     def _draw(
         self,
         moments: "Moments",
-        steps: Transition,
-        rows: Rows,
+        sample: Callable[[Key[Array, ""], tuple[int, ...]], Transition],
         absorbing_share: float | Float[Array, ""],
         key: Key[Array, ""],
     ) -> Samples:
         """A minibatch of one side, a share of it in the absorbing state."""
         step_key, mark_key = jax.random.split(key)
         shape = (self.discriminator_batch_size,)
-        return moments.samples(
-            take(steps, rows.sample(step_key, shape)), jax.random.bernoulli(mark_key, absorbing_share, shape)
-        )
+        return moments.samples(sample(step_key, shape), jax.random.bernoulli(mark_key, absorbing_share, shape))
 
 
 class Moments(RewardMoments):

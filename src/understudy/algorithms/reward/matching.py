@@ -38,7 +38,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.algorithms.reward.moments import Counts, RewardMoments, count_expert_steps, count_steps
+from understudy.algorithms.reward.moments import (
+    Counts,
+    RewardMoments,
+    count_expert_steps,
+    count_steps,
+    count_weighted_steps,
+)
 from understudy.algorithms.reward.payoff import NUM_FEATURES, PayoffState
 from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
@@ -147,6 +153,7 @@ class RewardMatching(Algorithm):
         check_not_negative(average_rounds=self.average_rounds)
         check_scaling(self.obs_scaling)
         check_match(self.match)
+        check_whole(0, replays=self.replays)
         if self.delta is not None:
             check_not_negative(delta=self.delta)
         _ = self.schedule  # checks the other settings
@@ -160,6 +167,7 @@ class RewardMatching(Algorithm):
             "balanced=False": self.balanced,
             "clone_steps=0": self.clone_steps > 0,
             "sac.cloning_weight=0": self.sac.cloning_weight != 0,
+            "replays=0": self.replays > 0,
         }
         changes = [change for change, needed in found.items() if needed]
         if not changes:
@@ -301,6 +309,13 @@ class RewardMatching(Algorithm):
         learner = data.replay.steps, Rows(None, data.replay.size)
         return sample(key, self.batch_size, (data.demonstrations.steps, state.usable), learner)
 
+    def _expert(self, state: RewardState, data: RoundData, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
+        """Steps of the expert that f can see, drawn with replacement from the demonstrations or their estimate."""
+        if data.demonstrations.estimate is not None:
+            return data.demonstrations.estimate.sample(key, shape)
+        steps: Transition = take(data.demonstrations.steps, state.expert.sample(key, shape))
+        return steps
+
     def _progress(self, data: RoundData) -> Float[Array, ""]:
         """The fraction of the learning rate schedule, after this update."""
         updates = self.schedule.updates
@@ -333,8 +348,11 @@ class RewardMatching(Algorithm):
         assert data.replay is not None
         steps = data.replay.steps
         real = jnp.arange(steps.t.shape[0]) < data.replay.size
+        expert = count_expert_steps(data.demonstrations, state.horizon)
+        if data.demonstrations.estimate is not None:
+            expert = count_weighted_steps(data.demonstrations.estimate, state.horizon)
         return Counts(
-            count_expert_steps(data.demonstrations, state.horizon),
+            expert,
             count_steps(steps, real & (steps.round < data.round), state.horizon),
             count_steps(steps, real & (steps.round == data.round), state.horizon),
         )

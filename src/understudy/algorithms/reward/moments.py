@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from understudy.core.types import Dataset, Samples, Transition
+from understudy.core.types import Dataset, Samples, Transition, Weighted
 from understudy.game.kernels import GaussianKernel
 
 
@@ -108,6 +108,12 @@ def count_expert_steps(demonstrations: Dataset, horizon: Int[Array, ""] | int) -
     counts, last = count_steps(steps, mask, horizon), mask & steps.last
     lengths = jnp.where(last, steps.t + 1, 0).sum().astype(jnp.float32)
     return counts._replace(steps=jnp.where(last.any(), lengths, counts.steps))
+
+
+def count_weighted_steps(estimate: Weighted, horizon: Int[Array, ""] | int) -> SideCounts:
+    """Counts of one expected episode."""
+    remaining = jnp.where(estimate.steps.terminal, horizon - 1 - estimate.steps.t, 0)
+    return SideCounts(estimate.weight.sum(), jnp.ones(()), (estimate.weight * remaining).sum())
 
 
 def samples_in(kernel: GaussianKernel, steps: Transition, weight: float | Float[Array, ""]) -> Samples:

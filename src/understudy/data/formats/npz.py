@@ -132,7 +132,9 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     arrays = file.npz(MEMBERS.get, REQUIRED, lambda headers: check.shapes({k: h.shape for k, h in headers.items()}))
     unknown = [] if "actions" in arrays else sorted(set(file.npz_names()) - set(MEMBERS))
     if unknown:  # one of them may be the actions
-        raise check.error(f"it has no actions, but {quoted(', '.join(unknown))}: rename the actions, or drop the others")
+        raise check.error(
+            f"it has no actions, but {quoted(', '.join(unknown))}: rename the actions, or drop the others"
+        )
     return chosen(from_members(check, arrays, selection), selection, FORMAT)
 
 
