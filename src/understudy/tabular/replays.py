@@ -15,6 +15,9 @@ If the expert is deterministic, the clone acts as the expert in every member sta
 along paths of members, without any noise, and line 3 is unbiased for the rest: replay estimation is unbiased, and only
 the rest has variance. Without M the estimate matches the clone, with its errors.
 
+`ledge` is an MDP where a clone's mistake lasts. Where mistakes are forgotten, the clone alone may be the better
+estimate.
+
 Reference: Swamy, Rajaraman, Peng, Choudhury, Bagnell, Wu, Jiao and Ramchandran, "Minimax Optimal Online Imitation
 Learning via Replay Estimation" (2022).
 """
@@ -37,6 +40,26 @@ class Paths(NamedTuple):
 
     states: Int[np.ndarray, "n t"]
     actions: Int[np.ndarray, "n t"]
+
+
+class Ledge(NamedTuple):
+    """An MDP and its expert."""
+
+    mdp: FiniteMDP
+    expert: Table
+
+
+def ledge(states: int = 20, actions: int = 4, horizon: int = 50) -> Ledge:
+    """The expert's action leads to state s with probability ∝ 1 / (s + 1)², whatever the state. All others lead to a
+    trap, the last state, for the rest of the episode."""
+    check_whole(2, states=states, actions=actions)
+    chances = 1 / np.arange(1, states + 1) ** 2
+    transitions = np.zeros((states + 1, actions, states + 1))
+    transitions[:states, 0, :states] = chances / chances.sum()
+    transitions[:states, 1:, states] = transitions[states, :, states] = 1
+    expert = np.zeros((horizon, states + 1, actions))
+    expert[..., 0] = 1
+    return Ledge(FiniteMDP(transitions, transitions[0, 0], horizon), expert)
 
 
 def draw_paths(mdp: FiniteMDP, policy: Table, count: int, seed: int) -> Paths:

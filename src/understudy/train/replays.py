@@ -58,6 +58,8 @@ class Steps(NamedTuple):
 
     steps: Transition
     weight: np.ndarray
+    replayed: np.ndarray
+    """Which steps are a clone's."""
 
 
 def with_replays(
@@ -74,8 +76,8 @@ def with_replays(
         count: estimate(algorithm, spec, demonstrations.first(count), holdout, play) for count in dict.fromkeys(counts)
     }
     most = max(len(one.weight) for one in found.values())
-    padded = {count: _padded(one, most) for count, one in found.items()}
-    return training._replace(estimate=jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *(padded[n] for n in counts)))
+    arrays = {count: padded(one, most) for count, one in found.items()}
+    return training._replace(estimate=jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *(arrays[n] for n in counts)))
 
 
 def estimate(
@@ -106,14 +108,14 @@ def estimate(
         for one in np.unique(number[inside]):
             at = number[inside] == one
             weight[at] = 1 - np.cumprod(confidence(own.obs[at]))
-        parts.append(Steps(own, weight / (folds * len(np.unique(number[inside])))))
-    steps, weight = _joined(parts), np.concatenate([part.weight for part in parts])
+        parts.append(Steps(own, weight / (folds * len(np.unique(number[inside]))), np.zeros(len(weight), bool)))
+    steps, weight, replayed = _joined(parts)
     if algorithm.match == "obs-next":
         weight = weight * steps.known_next
-    share = sum(part.weight.sum() for part in parts[::2]) / max(sum(part.weight.sum() for part in parts), 1e-12)
+    share = weight[replayed].sum() / weight.sum()
     notice(f"replay estimation: {share:.0%} of the expert's side of f is from replays, the rest from demonstrations")
     kept = weight > 0
-    return Steps(_taken(steps, kept), weight[kept])
+    return Steps(_taken(steps, kept), weight[kept], replayed[kept])
 
 
 class Confidence(NamedTuple):
@@ -155,19 +157,20 @@ def _replayed(confidence: Confidence, played: Episodes, weight: float) -> Steps:
         steps = Transition(*(np.asarray(column)[number, :length] for column in played.steps))
         inside = np.cumprod(confidence(steps.obs))
         kept = inside >= SMALLEST
-        parts.append(Steps(_taken(steps._replace(round=np.full(length, -1, np.int32)), kept), inside[kept]))
-    return Steps(_joined(parts), np.concatenate([part.weight for part in parts]) * weight / len(parts))
+        own = _taken(steps._replace(round=np.full(length, -1, np.int32)), kept)
+        parts.append(Steps(own, inside[kept] * weight / len(played.lengths), np.ones(kept.sum(), bool)))
+    return _joined(parts)
 
 
-def _joined(parts: list[Steps]) -> Transition:
-    return Transition(*(np.concatenate(columns) for columns in zip(*(part.steps for part in parts), strict=True)))
+def _joined(parts: list[Steps]) -> Steps:
+    return jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
 
 
 def _taken(steps: Transition, rows: np.ndarray) -> Transition:
     return Transition(*(np.asarray(column)[rows] for column in steps))
 
 
-def _padded(given: Steps, count: int) -> Weighted:
+def padded(given: Steps, count: int) -> Weighted:
     """The steps in float32, with copies of the first one that have weight 0."""
     rows = np.where(np.arange(count) < len(given.weight), np.arange(count), 0)
     weight = np.where(np.arange(count) < len(given.weight), given.weight[rows], 0.0)
