@@ -36,7 +36,11 @@ from understudy.train.final import Player
 from understudy.train.tables import provenance, result_rows, write_csv
 
 FOLDER = Path(__file__).parents[1] / "docs/results"
-DRAWS, COUNTS, ESTIMATES = 20, (2, 4, 8, 16, 32, 64, 128, 256, 512), ("demonstrations", "clone", "halves", "10 folds")
+DRAWS, COUNTS, ESTIMATES = (
+    20,
+    (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048),
+    ("demonstrations", "clone", "halves", "10 folds"),
+)
 NETWORK_COUNTS, FRESH, FEATURES, EPISODES = (2, 3, 5, 8), 200, 2048, 100
 RETURNS_COUNTS, SEEDS = [3, 5], 3
 
@@ -64,7 +68,7 @@ def finite() -> None:
                 spread = errors[i, j].std(ddof=1) / np.sqrt(DRAWS)
                 rows.append([name, count, estimate, f"{errors[i, j].mean():.6g}", f"{spread:.3g}", DRAWS, *made()])
         for j, estimate in enumerate(ESTIMATES):
-            axis.plot(COUNTS, np.maximum(errors[:, j].mean(1), 1e-4), marker="o", label=estimate)
+            axis.plot(COUNTS, np.maximum(errors[:, j].mean(1), 1e-3), marker="o", label=estimate)
         axis.set(xscale="log", yscale="log", title=name, xlabel="demonstrations")
     axes[0].set_ylabel("error of the expert's moments")
     axes[0].legend()
