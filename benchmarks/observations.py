@@ -19,10 +19,10 @@ from understudy.game import Algorithm
 from understudy.train.tables import result_rows, write_csv
 
 EPISODES = 10
-ROUNDS = {"Pendulum": 20, "CartPole-v1": 12}
+ROUNDS = {"Pendulum": 16, "CartPole-v1": 12}
 """Rounds of 1,250 environment steps."""
-MATCHES = ("obs-act", "obs-next", "obs")
-LEARNERS = ("adril default", *(f"{name} {match}" for name in ("adril", "gail") for match in MATCHES))
+MATCHES = ("obs-next", "obs", "obs-act")
+LEARNERS = (*(f"{name} {match}" for match in MATCHES for name in ("gail", "adril")), "adril default")
 
 
 @dataclass(frozen=True)
