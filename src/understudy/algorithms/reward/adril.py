@@ -96,6 +96,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.reward.averages import Sums, mean_features
+from understudy.algorithms.reward.expert import expert_steps
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments
 from understudy.algorithms.reward.payoff import NUM_FEATURES
@@ -266,7 +267,7 @@ class AdRIL(RewardMatching):
         assert data.replay is not None
         learner_key, expert_key = jax.random.split(key)
         learner = take(data.replay.steps, Rows(None, data.replay.size).sample(learner_key, (self.points,)))
-        expert = self._expert(state, data, expert_key, (self.points,))
+        expert = expert_steps(data.demonstrations, state.expert, expert_key, (self.points,))
         points = jnp.concatenate([state.kernel.points(steps) for steps in (expert, learner)])
         earlier = (learner.round < data.round).astype(jnp.float32)
         learner_weights = -(1 - counts.earlier.absorbing_share) * earlier / jnp.maximum(earlier.sum(), 1)

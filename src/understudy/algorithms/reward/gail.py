@@ -66,6 +66,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
+from understudy.algorithms.reward.expert import expert_steps
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments, samples_in
 from understudy.core.errors import (
@@ -233,7 +234,7 @@ class GAIL(RewardMatching):
 
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             expert_key, learner_key, mix_key = jax.random.split(k, 3)
-            expert = self._expert(state, data, expert_key, (self.expert_batch_size,))
+            expert = expert_steps(data.demonstrations, state.expert, expert_key, (self.expert_batch_size,))
             rows = Rows(None, replay.size).sample(learner_key, (self.expert_batch_size,))  # line 1
             learner = take(replay.steps, rows)
             pair = Pair(old.samples(learner, learner_weight), old.samples(expert, expert_weight))

@@ -45,6 +45,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
+from understudy.algorithms.reward.expert import expert_steps
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments, count_steps, samples_in
 from understudy.core.errors import check_layers, check_not_negative, check_positive, check_whole
@@ -137,7 +138,7 @@ class HyPE(RewardMatching):
         def loss(critic: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             learner_key, expert_key, mix_key = jax.random.split(k, 3)
             learner = self._draw(old, Dataset(last_round, jnp.asarray(size)).sample, shares[0], learner_key)
-            expert = self._draw(old, partial(self._expert, state, data), shares[1], expert_key)
+            expert = self._draw(old, partial(expert_steps, data.demonstrations, state.expert), shares[1], expert_key)
             return self.loss(critic, Pair(learner, expert), mix_key)
 
         def move() -> Moments:

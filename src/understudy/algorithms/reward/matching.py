@@ -38,12 +38,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from understudy.algorithms.reward.expert import actions_needed
 from understudy.algorithms.reward.moments import (
     Counts,
     RewardMoments,
     count_expert_steps,
     count_steps,
-    count_weighted_steps,
 )
 from understudy.algorithms.reward.payoff import NUM_FEATURES, PayoffState
 from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
@@ -162,20 +162,15 @@ class RewardMatching(Algorithm):
     def needs_actions(self) -> str | None:
         if "match" not in {field.name for field in fields(self)}:
             return super().needs_actions
-        found = {
-            "match='obs' or 'obs-next'": self.match == "obs-act",
-            "balanced=False": self.balanced,
-            "clone_steps=0": self.clone_steps > 0,
-            "sac.cloning_weight=0": self.sac.cloning_weight != 0,
-            "replays=0": self.replays > 0,
-        }
-        changes = [change for change, needed in found.items() if needed]
-        if not changes:
-            return None
-        listed = " and ".join(filter(None, (", ".join(changes[:-1]), changes[-1])))
-        return (
-            f"{self.card.name} with match='{self.match}' and demonstrations without actions needs {listed}: choose "
-            f"{'adril or gail with ' if 'observations' not in self.presets else ''}preset 'observations'"
+        return actions_needed(
+            self,
+            {
+                "match='obs' or 'obs-next'": self.match == "obs-act",
+                "balanced=False": self.balanced,
+                "clone_steps=0": self.clone_steps > 0,
+                "sac.cloning_weight=0": self.sac.cloning_weight != 0,
+                "replays=0": self.replays > 0,
+            },
         )
 
     @property
@@ -309,13 +304,6 @@ class RewardMatching(Algorithm):
         learner = data.replay.steps, Rows(None, data.replay.size)
         return sample(key, self.batch_size, (data.demonstrations.steps, state.usable), learner)
 
-    def _expert(self, state: RewardState, data: RoundData, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
-        """Steps of the expert that f can see, drawn with replacement from the demonstrations or their estimate."""
-        if data.demonstrations.estimate is not None:
-            return data.demonstrations.estimate.sample(key, shape)
-        steps: Transition = take(data.demonstrations.steps, state.expert.sample(key, shape))
-        return steps
-
     def _progress(self, data: RoundData) -> Float[Array, ""]:
         """The fraction of the learning rate schedule, after this update."""
         updates = self.schedule.updates
@@ -348,11 +336,8 @@ class RewardMatching(Algorithm):
         assert data.replay is not None
         steps = data.replay.steps
         real = jnp.arange(steps.t.shape[0]) < data.replay.size
-        expert = count_expert_steps(data.demonstrations, state.horizon)
-        if data.demonstrations.estimate is not None:
-            expert = count_weighted_steps(data.demonstrations.estimate, state.horizon)
         return Counts(
-            expert,
+            count_expert_steps(data.demonstrations, state.horizon),
             count_steps(steps, real & (steps.round < data.round), state.horizon),
             count_steps(steps, real & (steps.round == data.round), state.horizon),
         )

@@ -103,7 +103,12 @@ def count_steps(steps: Transition, mask: Bool[Array, "..."], horizon: Int[Array,
 
 
 def count_expert_steps(demonstrations: Dataset, horizon: Int[Array, ""] | int) -> SideCounts:
-    """Counts over the demonstrated episodes. Their lengths count, since a block of steps may be held out."""
+    """Counts over the demonstrated episodes. Their lengths count, since a block of steps may be held out.
+
+    An estimate in their place counts as one expected episode.
+    """
+    if demonstrations.estimate is not None:
+        return count_weighted_steps(demonstrations.estimate, horizon)
     steps, mask = demonstrations.steps, demonstrations.mask
     counts, last = count_steps(steps, mask, horizon), mask & steps.last
     lengths = jnp.where(last, steps.t + 1, 0).sum().astype(jnp.float32)
