@@ -284,7 +284,7 @@ def _ridge(env: Ridge) -> dict[str, Any]:
 def reach_actions_divided_by_18() -> dict[str, Any]:
     env, expert = Reach(), reach()
     right = record(env, expert, 40)
-    demos = replace(right, actions=right.actions / np.float32(18))
+    demos = replace(right, recorded_actions=right.actions / np.float32(18))
     result = clone(demos, env)
     facts = {"shortfall": large(shortfall(result, env, expert))}
     facts["shortfall with the right scale"] = small(shortfall(clone(right, env), env, expert))
@@ -294,7 +294,7 @@ def reach_actions_divided_by_18() -> dict[str, Any]:
 @case("wrong-action-scale")
 def mountain_car_tenth_of_action() -> dict[str, Any]:
     right = record("MountainCarContinuous-v0", pump_car, 30)
-    demos = replace(right, actions=right.actions * np.float32(0.1))
+    demos = replace(right, recorded_actions=right.actions * np.float32(0.1))
     result = clone(demos, "MountainCarContinuous-v0")
     facts = {"shortfall": large(shortfall(result, "MountainCarContinuous-v0", pump_car))}
     return {"subject": result, "env": "MountainCarContinuous-v0", "demonstrations": demos, "facts": facts}

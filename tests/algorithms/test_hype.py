@@ -149,7 +149,7 @@ def test_the_absorbing_state_is_a_point_with_a_mark(before):
 def test_a_side_is_in_the_absorbing_state_for_its_share_of_the_minibatch(before, data):
     big = algorithm(discriminator_batch_size=20_000)
     for share in (0.0, 0.25):
-        drawn = big._draw(before.moments, data, share, jax.random.key(0))
+        drawn = big._draw(before.moments, data.sample, share, jax.random.key(0))
         assert float(drawn.obs[:, -1].mean()) == pytest.approx(share, abs=0.01)
         assert float(drawn.weight.sum()) == pytest.approx(1, rel=1e-4)
 

@@ -11,7 +11,7 @@ from support.format_fuzzing import FORMAT_TARGETS, assert_same_facts, demonstrat
 from understudy.core.errors import DemonstrationError, RunError, SettingError, UnknownNameError
 from understudy.data import files
 
-LOST = ("horizon", "horizon_from_data", "env", "action_space", "bounds_from_data")
+LOST = ("horizon", "horizon_from_data", "env", "recorded_space", "bounds_from_data")
 LOST_DETAILS = ("action_units", "origin")
 
 
@@ -37,7 +37,7 @@ def test_other_next_observations_stand_in_every_row(tmp_path):
         rng.normal(size=(6, 2)), rng.normal(size=(6, 1)), [2, 4], next_observations=rng.normal(size=(6, 2))
     )
     given.save(tmp_path / "d.csv")
-    assert_same_facts(us.load(tmp_path / "d.csv"), given, ("action_space",), ())
+    assert_same_facts(us.load(tmp_path / "d.csv"), given, ("recorded_space",), ())
 
 
 def test_many_rows_are_read_in_blocks(tmp_path):
@@ -46,7 +46,7 @@ def test_many_rows_are_read_in_blocks(tmp_path):
         rng.normal(size=(10_000, 2)), rng.normal(size=(10_000, 1)), [4000, 96, 5904], last_observations=np.ones((3, 2))
     )
     given.save(tmp_path / "d.csv")
-    assert_same_facts(us.load(tmp_path / "d.csv"), given, ("action_space",), ())
+    assert_same_facts(us.load(tmp_path / "d.csv"), given, ("recorded_space",), ())
 
 
 def text(folder, header, *rows):
@@ -95,7 +95,10 @@ def test_keys_choose_columns_by_the_names_of_parts(tmp_path):
 
 
 BAD = {
-    "no actions": (("obs_0,episode", "1,0"), "no columns action.NAME, action_0 or action, only obs_0, episode"),
+    "misnamed actions": (
+        ("obs_0,act_0,episode", "1,1,0"),
+        "no columns action.NAME, action_0 or action, only obs_0",
+    ),
     "no observations": (("action_0,episode", "1,0"), "no columns observation.NAME"),
     "no end of episodes": (("obs_0,action_0", "1,2"), "nothing says where episodes end.*episodes=1"),
     "a gap": (("obs_0,obs_2,action_0,episode", "1,1,1,0"), "no column obs_1"),

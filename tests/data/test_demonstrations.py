@@ -176,7 +176,7 @@ def test_bundled_demonstrations_are_recorded_from_the_scripted_expert():
 
 BAD = {
     "a missing key": ({"lengths": None}, "nothing says where episodes end: add lengths"),
-    "no actions": ({"actions": None}, "it has no actions, only lengths, observations"),
+    "misnamed actions": ({"actions": None, "moves": np.zeros(N)}, "it has no actions, but moves: rename the actions"),
     "no episodes": (
         {"lengths": np.array([], int), "observations": np.zeros((0, 2)), "actions": np.zeros((0, 1))},
         "no episodes",

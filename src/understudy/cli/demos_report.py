@@ -57,6 +57,8 @@ def _observations(d: Demonstrations) -> str:
 
 
 def _actions(d: Demonstrations) -> str:
+    if not d.has_actions:
+        return "no actions"
     if isinstance(d.action_space, MultiDiscrete):
         return f"multi-discrete, {_listed([str(n) for n in d.action_space.nvec])}"
     if isinstance(d.action_space, Discrete):
@@ -69,12 +71,14 @@ def _actions(d: Demonstrations) -> str:
 
 
 def _bounds(d: Demonstrations) -> list[tuple[str, str]]:
-    if not isinstance(d.action_space, Continuous):
+    if not isinstance(d.recorded_space, Continuous):
         return []
-    pairs = [f"[{low:g}, {high:g}]" for low, high in zip(d.action_space.low, d.action_space.high, strict=True)]
+    pairs = [f"[{low:g}, {high:g}]" for low, high in zip(d.recorded_space.low, d.recorded_space.high, strict=True)]
     bounds = f"{pairs[0]} in all" if len(set(pairs)) == 1 and len(pairs) > 1 else _listed(pairs)
     if d.bounds_from_data:
         return [("action bounds", f"not recorded; the extremes of the data are {bounds}")]
+    if not d.has_actions:
+        return [("action bounds", bounds)]
     low, high = at_bounds(d)
     shares = f"{low / d.actions.size:.1%} of the numbers at the low one, {high / d.actions.size:.1%} at the high one"
     return [("action bounds", f"{bounds}; {shares}")]
@@ -142,7 +146,7 @@ def _warnings(d: Demonstrations, found: Ranges) -> list[str]:
         warnings.append(f"constant: {_dimensions(found.constant)}; a policy learns nothing from a constant")
     if found.huge.any():
         warnings.append(f"above {HUGE:g}: {_dimensions(found.huge)}; check the unit, and for outliers")
-    if isinstance(d.action_space, Continuous):
+    if d.has_actions and isinstance(d.action_space, Continuous):
         flat = ranges(d.actions).constant
         if flat.any():
             warnings.append(f"constant: {_dimensions(flat, 'action')}")

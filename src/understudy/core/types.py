@@ -46,6 +46,7 @@ __all__ = [
     "Spec",
     "State",
     "Transition",
+    "Weighted",
     "action_kind",
     "actions_memory",
     "appended",
@@ -70,6 +71,22 @@ class Transition(NamedTuple):
     """The round that collected the step; -1 for demonstrations."""
 
 
+class Weighted(NamedTuple):
+    """Weighted steps that stand for the expert's moments, from replay estimation (`train.replays`)."""
+
+    steps: Transition
+    weight: Float[Array, " n"]
+    """The weighted sum over the steps is the expected sum over an episode. Padding has weight 0."""
+    cumulative: Float[Array, " n"]
+    """Cumulative weights, up to 1."""
+
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
+        """Steps drawn in proportion to their weights, with replacement."""
+        index = jnp.searchsorted(self.cumulative, jax.random.uniform(key, shape), side="right")
+        index = jnp.minimum(index, len(self.cumulative) - 1)  # rounding: the last entry may be below 1
+        return jax.tree.map(lambda x: x[index], self.steps)
+
+
 class Dataset(NamedTuple):
     """Steps padded to a common size; the first `size` are real, so that runs with different data share one program.
 
@@ -79,6 +96,8 @@ class Dataset(NamedTuple):
 
     steps: Transition
     size: Int[Array, ""]
+    estimate: Weighted | None = None
+    """Other steps that stand for the expert in a moment function; None: these. Runs have their own."""
 
     @property
     def mask(self) -> Bool[Array, " n"]:
@@ -86,7 +105,7 @@ class Dataset(NamedTuple):
 
     def of(self, runs: Any) -> "Dataset":
         """The dataset of one run, or of some runs, where `size` has an entry for each run."""
-        return self._replace(size=self.size[runs])
+        return self._replace(size=self.size[runs], estimate=jax.tree.map(lambda x: x[runs], self.estimate))
 
     def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Transition:
         """Steps drawn uniformly, with replacement."""

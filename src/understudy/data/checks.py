@@ -169,12 +169,16 @@ class Checker:
             )
         return array
 
-    def actions(self, value: Any, space: ActionSpace | None, lengths: np.ndarray) -> tuple[np.ndarray, ActionSpace]:
-        """The actions in canonical shape and dtype, and their action space. Checks one against the other."""
+    def space(self, space: Any) -> ActionSpace | None:
+        """An action space, or None."""
         if not isinstance(space, ActionSpace | None):
             raise self.error(
                 f"action_space is a {type(space).__name__}: pass understudy.Continuous, Discrete or MultiDiscrete"
             )
+        return space
+
+    def actions(self, value: Any, space: ActionSpace | None, lengths: np.ndarray) -> tuple[np.ndarray, ActionSpace]:
+        """The actions in canonical shape and dtype, and their action space. Checks one against the other."""
         array = self._steps("actions", self.numbers("actions", value), lengths)
         if isinstance(space, MultiDiscrete):
             return self._multi_discrete(array, space, lengths), space

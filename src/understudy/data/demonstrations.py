@@ -26,11 +26,13 @@ class Demonstrations:
 
     observations: np.ndarray
     """(N, obs), float32."""
-    actions: np.ndarray
-    """(N, act), float32; or (N,), int32, for discrete actions; or (N, numbers), int32, for multi-discrete ones."""
+    recorded_actions: np.ndarray | None
+    """(N, act), float32; or (N,), int32, for discrete actions; or (N, numbers), int32, for multi-discrete ones. None:
+    only observations were recorded."""
     lengths: np.ndarray
     """(episodes,): the number of steps of each episode."""
-    action_space: ActionSpace
+    recorded_space: ActionSpace | None
+    """None: no actions were recorded, and no action space is known. An environment has one (`for_task`)."""
     horizon: int
     """T: the maximal length of an episode."""
     last_observations: np.ndarray | None = None
@@ -60,7 +62,7 @@ class Demonstrations:
     def from_arrays(
         cls,
         observations: Any,
-        actions: Any,
+        actions: Any = None,
         lengths: Any = None,
         *,
         next_observations: Any = None,
@@ -79,7 +81,8 @@ class Demonstrations:
     ) -> "Demonstrations":
         """Check the arrays and make demonstrations from them.
 
-        `lengths` splits the steps into episodes (default: one episode). Integer actions are discrete. Without
+        Without `actions` only algorithms that match observations alone can train on them (`has_actions`). `lengths`
+        splits the steps into episodes (default: one episode). Integer actions are discrete. Without
         `action_space`, the number of discrete actions is the largest action plus one, and continuous bounds are the
         extremes of the data. `last_observations` (episodes, obs) holds the final observation of each episode. Pass it
         in place of `next_observations` if every other next observation is the next row. Errors begin with `source`.
@@ -89,7 +92,9 @@ class Demonstrations:
         observations = check.numbers("observations", observations)
         lengths = check.lengths([len(observations)] if lengths is None else lengths, len(observations))
         observations = check.rows("observations", observations, lengths)
-        actions, space = check.actions(actions, action_space, lengths)
+        space = check.space(action_space)
+        if actions is not None:
+            actions, space = check.actions(actions, space, lengths)
         last_observations, other_next = checked_next(check, next_observations, last_observations, observations, lengths)
         if terminals is not None:
             terminals = check.terminals(terminals, lengths)
@@ -101,9 +106,9 @@ class Demonstrations:
         check.parts(obs_parts, observations.shape[1])
         return cls(
             observations=observations,
-            actions=actions,
+            recorded_actions=actions,
             lengths=lengths,
-            action_space=space,
+            recorded_space=space,
             horizon=horizon,
             last_observations=last_observations,
             other_next=other_next,
@@ -115,7 +120,7 @@ class Demonstrations:
             bounds_from_data=action_space is None and isinstance(space, Continuous),
             horizon_from_data=known is None,
             obs_parts=tuple(obs_parts),
-            details=(details or Details()).checked(check, lengths, actions),
+            details=(details or Details()).checked(check, lengths, None if space is None else space.shape),
         )
 
     @property
@@ -125,6 +130,36 @@ class Demonstrations:
     @property
     def steps(self) -> int:
         return len(self.observations)
+
+    @property
+    def has_actions(self) -> bool:
+        """Whether actions were recorded."""
+        return self.recorded_actions is not None
+
+    @property
+    def actions(self) -> np.ndarray:
+        """The recorded actions. Raises if there are none."""
+        if self.recorded_actions is None:
+            raise DemonstrationError(
+                "the demonstrations have no actions: record them with actions, or train adril or gail with preset "
+                "'observations', which needs none"
+            )
+        return self.recorded_actions
+
+    @property
+    def action_space(self) -> ActionSpace:
+        """The action space. Raises if it is unknown."""
+        if self.recorded_space is None:
+            raise DemonstrationError(
+                "the demonstrations have neither actions nor an action space: pass the environment, env= or --env, or "
+                "action_space= to Demonstrations.from_arrays"
+            )
+        return self.recorded_space
+
+    def without_actions(self) -> "Demonstrations":
+        """The same episodes without their actions. The action space stays if it was given."""
+        space = None if self.bounds_from_data else self.recorded_space
+        return replace(self, recorded_actions=None, recorded_space=space, bounds_from_data=False)
 
     @property
     def spec(self) -> Spec:
@@ -167,7 +202,7 @@ class Demonstrations:
         return replace(
             self,
             observations=self.observations[:steps],
-            actions=self.actions[:steps],
+            recorded_actions=head(self.recorded_actions),
             lengths=self.lengths[:episodes],
             last_observations=None if self.last_observations is None else self.last_observations[:episodes],
             other_next=head(self.other_next),
@@ -189,7 +224,7 @@ class Demonstrations:
         return replace(
             self,
             observations=self.observations[steps:],
-            actions=self.actions[steps:],
+            recorded_actions=tail(self.recorded_actions, steps),
             lengths=self.lengths[episodes:],
             last_observations=tail(self.last_observations, episodes),
             other_next=tail(self.other_next, steps),
@@ -203,23 +238,24 @@ class Demonstrations:
 
         If both name the parts of an observation, in another order, the columns take the environment's order.
         """
-        if spec.obs_shape != self.spec.obs_shape:
+        if spec.obs_shape != self.observations.shape[1:]:
             raise DemonstrationError(
-                f"the demonstrations' observations have shape {self.spec.obs_shape}, those of {name} have "
+                f"the demonstrations' observations have shape {self.observations.shape[1:]}, those of {name} have "
                 f"{spec.obs_shape}: pass demonstrations of this environment"
             )
-        if type(spec.action) is not type(self.action_space):
+        if self.recorded_space is not None and type(spec.action) is not type(self.recorded_space):
             raise DemonstrationError(
-                f"the demonstrations' actions are {action_kind(self.action_space)}, those of {name} "
+                f"the demonstrations' actions are {action_kind(self.recorded_space)}, those of {name} "
                 f"{action_kind(spec.action)}: pass demonstrations of this environment"
             )
-        actions, space = Checker(f"demonstrations for {name}", copy=False).actions(
-            self.actions, spec.action, self.lengths
-        )
+        actions, space = self.recorded_actions, spec.action
+        if actions is not None:
+            check = Checker(f"demonstrations for {name}", copy=False)
+            actions, space = check.actions(actions, spec.action, self.lengths)
         return replace(
             self._with_parts(spec.obs_parts, name) if spec.obs_parts else self,
-            actions=actions,
-            action_space=space,
+            recorded_actions=actions,
+            recorded_space=space,
             horizon=max(spec.horizon, self.horizon),
             env=name,
             bounds_from_data=False,
@@ -257,7 +293,7 @@ class Demonstrations:
         )
 
     def transitions(self) -> Transition:
-        """All steps in order, as NumPy arrays."""
+        """All steps in order, as NumPy arrays. Without actions, `act` is 0 or the nearest bound to it."""
         t = np.concatenate([np.arange(length) for length in self.lengths]).astype(np.int32)
         last = np.zeros(self.steps, bool)
         last[np.cumsum(self.lengths) - 1] = True
@@ -266,7 +302,10 @@ class Demonstrations:
             next_obs, known = shifted(self.observations, self.lengths, self.observations[last]), ~last
         terminal = self.terminals if self.terminals is not None else last & (self.ends == "terminal")
         round_ = np.full(self.steps, -1, np.int32)
-        return Transition(t, self.observations, self.actions, next_obs, terminal, last, known, round_)
+        act = (
+            self.recorded_actions if self.recorded_actions is not None else _no_actions(self.steps, self.recorded_space)
+        )
+        return Transition(t, self.observations, act, next_obs, terminal, last, known, round_)
 
     def split(self, counts: Sequence[int], holdout: float) -> Split:
         """Training and held-out steps for runs that use the first counts[i] episodes (`data.holdout`)."""
@@ -286,4 +325,15 @@ class Demonstrations:
 
     def __repr__(self) -> str:
         name = f"{self.env}, " if self.env else ""
-        return f"Demonstrations({name}{self.episodes} episodes, {self.steps} steps, {self.spec})"
+        if not self.has_actions:
+            name += "no actions, "
+        seen = f"observations of {self.observations.shape[1]}" if self.recorded_space is None else self.spec
+        return f"Demonstrations({name}{self.episodes} episodes, {self.steps} steps, {seen})"
+
+
+def _no_actions(steps: int, space: ActionSpace | None) -> np.ndarray:
+    """Valid actions where none were recorded. Nothing that trains on such demonstrations reads them."""
+    if isinstance(space, Continuous):
+        zeros = np.clip(0.0, np.asarray(space.low, np.float32), np.asarray(space.high, np.float32))
+        return np.tile(zeros.astype(np.float32), (steps, 1))
+    return np.zeros((steps, 0), np.float32) if space is None else np.zeros((steps, *space.shape), np.int32)

@@ -29,17 +29,19 @@ class Details:
     origin: str | None = None
     """The data set that they come from, such as a Minari id."""
 
-    def checked(self, check: Checker, lengths: np.ndarray, actions: np.ndarray) -> "Details":
-        """The same facts with canonical types. Raises if they do not fit the demonstrations."""
+    def checked(self, check: Checker, lengths: np.ndarray, shape: tuple[int, ...] | None) -> "Details":
+        """The same facts with canonical types. Raises if they do not fit the demonstrations.
+
+        `shape` is that of one action; None: unknown.
+        """
         steps, episodes = int(lengths.sum()), len(lengths)
+        named = len(self.action_names or ()) if shape is None else shape[0] if shape else 1
         return replace(
             self,
             successes=check.flags("successes", self.successes, episodes),
             interventions=check.flags("interventions", self.interventions, steps),
             tasks=check.texts("tasks", self.tasks, episodes, LONGEST_TEXT),
-            action_names=check.texts(
-                "action_names", self.action_names, actions.shape[1] if actions.ndim == 2 else 1, LONGEST_TEXT
-            ),
+            action_names=check.texts("action_names", self.action_names, named, LONGEST_TEXT),
             action_units=check.line("action_units", self.action_units, LONGEST_TEXT),
             origin=check.line("origin", self.origin, LONGEST_TEXT),
             fps=check.positive("fps", self.fps),

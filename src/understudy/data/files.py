@@ -15,6 +15,8 @@ from understudy.data.formats import FORMATS, Format, Selection
 LONGEST_PATH = 1000
 MULTI_DISCRETE = ("npz", "minari")
 """Formats that hold multi-discrete actions."""
+WITHOUT_ACTIONS = ("npz", "csv", "arrays")
+"""Formats that hold demonstrations without actions."""
 
 
 def bundled() -> dict[str, Path]:
@@ -55,9 +57,14 @@ def save(demonstrations: Demonstrations, target: str | os.PathLike[str], replace
     """
     name = str(checked_path(target))
     format_, path = target_format(name)
-    if isinstance(demonstrations.action_space, MultiDiscrete) and format_.name not in MULTI_DISCRETE:
+    if isinstance(demonstrations.recorded_space, MultiDiscrete) and format_.name not in MULTI_DISCRETE:
         raise SettingError(
             f"{format_.title} files cannot hold multi-discrete actions: write one of {', '.join(MULTI_DISCRETE)}"
+        )
+    if not demonstrations.has_actions and format_.name not in WITHOUT_ACTIONS:
+        raise SettingError(
+            f"{format_.title} files cannot hold demonstrations without actions: write one of "
+            f"{', '.join(WITHOUT_ACTIONS)}"
         )
     assert format_.write is not None
     format_.write(demonstrations, path, replace)

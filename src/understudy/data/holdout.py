@@ -57,6 +57,13 @@ def kind_of(lengths: np.ndarray, count: int, holdout: float) -> Kind:
     return "episodes" if count >= FEWEST else "block"
 
 
+def training_rows(lengths: np.ndarray, count: int, holdout: float) -> np.ndarray:
+    """The steps that a run trains on if it uses the first `count` episodes, in the order of the episodes."""
+    order, groups = _order(lengths, holdout)
+    kind, end = kind_of(lengths, count, holdout), int(lengths[:count].sum())
+    return np.sort(order[(order < end) & np.isin(groups, TRAINED[kind])])
+
+
 def split(steps: Transition, lengths: np.ndarray, counts: Sequence[int], holdout: float) -> Split:
     """The split for runs that use the first counts[i] episodes. `steps` are all steps, in order."""
     order, groups = _order(lengths, holdout)

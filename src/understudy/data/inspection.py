@@ -76,7 +76,7 @@ def facts(d: Demonstrations) -> dict[str, Any]:
     known: dict[str, Any] = {
         "environment": d.env,
         "horizon": d.horizon if d.horizon != d.lengths.max() else None,
-        "action bounds": None if d.bounds_from_data else d.action_space,
+        "action bounds": None if d.bounds_from_data else d.recorded_space,
         "final observations": d.last_observations,
         "next observations": d.other_next,
         "terminal states": d.terminals,
@@ -92,8 +92,12 @@ def facts(d: Demonstrations) -> dict[str, Any]:
 
 def lost_facts(before: Demonstrations, after: Demonstrations) -> list[str]:
     """The facts of demonstrations that are missing or changed after they were written and read again."""
-    numbers = {name: (getattr(before, name), getattr(after, name)) for name in ("observations", "actions", "lengths")}
-    changed = [name for name, (one, other) in numbers.items() if not np.array_equal(one, other)]
+    numbers = {
+        "observations": (before.observations, after.observations),
+        "actions": (before.recorded_actions, after.recorded_actions),
+        "lengths": (before.lengths, after.lengths),
+    }
+    changed = [name for name, (one, other) in numbers.items() if one is not other and not _equal(one, other)]
     kept = facts(after)
     return changed + [name for name, value in facts(before).items() if not _equal(value, kept.get(name))]
 

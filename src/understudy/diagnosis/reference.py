@@ -64,7 +64,7 @@ def build(subject: Subject) -> Reference:
         space, Continuous
     ):  # stated bounds may be far wider than the actions, which a clone would suffer from
         space = margin_bounds(demos.actions)
-    plain = replace(demos, env=None, action_space=space)
+    plain = replace(demos, env=None, recorded_space=space)
     learner = BC(rounds=8, gradient_steps=500, hidden=(64, 64), batch_size=128)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnderstudyWarning)  # they are about the reference, not about the run

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Key
 
 from understudy.core.errors import SettingError, check_names, check_switches, unknown
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
+from understudy.game.kernels import Match
 from understudy.game.schedule import Schedule
 from understudy.policies import Policy
 
@@ -92,6 +93,10 @@ class Algorithm(eqx.Module):
     """The user's moment function (`features`). Algorithms that take one have a field of this name."""
     has_critic: ClassVar[bool] = True
     """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
+    match: ClassVar[Match] = "obs-act"
+    """The part of a step that its moments see. Algorithms that can do without actions have a field of this name."""
+    replays: ClassVar[int] = 0
+    """Episodes of a clone for the expert's side of f (`train.replays`). Algorithms that take them have this field."""
     multi_discrete: ClassVar[bool] = False
     """Whether it takes multi-discrete actions too, besides those of its card."""
     start_share: ClassVar[float] = 0.0
@@ -135,6 +140,14 @@ class Algorithm(eqx.Module):
     def schedule(self) -> Schedule | None:
         """How it collects and updates. None: a round collects whole episodes, or nothing, and updates once."""
         return None
+
+    @property
+    def needs_actions(self) -> str | None:
+        """Why it cannot train on demonstrations without actions, and what can; None: it can."""
+        return (
+            f"{self.card.name} learns from the expert's actions, and the demonstrations have none: choose adril or "
+            "gail with preset 'observations'"
+        )
 
     @property
     def gated(self) -> bool:

@@ -117,11 +117,16 @@ def _bundled_of(task: Task) -> Demonstrations:
     return demonstrations_of(task.env)
 
 
+def _spec(demos: Demonstrations) -> Any:
+    """What stands for the task in a digest. Without actions the action space may be unknown."""
+    return (demos.horizon, demos.obs_parts) if demos.recorded_space is None else demos.spec
+
+
 def plan_groups(study: Study, demonstrations: Mapping[str, Demonstrations] | None = None) -> list[Group]:
     """All groups of a study, algorithm by algorithm and task by task."""
     _check_size(study)
     loaded = load_demonstrations(study) if demonstrations is None else demonstrations
-    digests = {env: digest((demos.transitions(), demos.spec)) for env, demos in loaded.items()}
+    digests = {env: digest((demos.transitions(), _spec(demos))) for env, demos in loaded.items()}
     groups = [
         _make_group(study.protocol, entry, task, loaded[task.env], digests[task.env])
         for entry in study.algorithms

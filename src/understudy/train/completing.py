@@ -24,7 +24,7 @@ def completed(
             f"{env.name} has no time limit: its episodes end after {env.horizon} steps, the horizon of the "
             "demonstrations (another: understudy.make(env, horizon=N), or --horizon N)"
         )
-    space = demonstrations.action_space
+    space = demonstrations.recorded_space
     env.checked_horizon()
     if not env.bounded:
         if not isinstance(space, Continuous) or len(space.low) != env.action_size:

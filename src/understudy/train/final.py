@@ -19,6 +19,7 @@ from understudy.core.text import quoted
 from understudy.core.types import Spec
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.game import Algorithm
+from understudy.policies import Policy
 from understudy.policies.actor import Actor
 from understudy.train.candidates import WINDOW, Kept
 from understudy.train.loop import Training
@@ -37,6 +38,14 @@ class Player:
     env: Environment | GymnasiumEnvironment
     workers: int | None
     step_timeout: float
+
+    def play_one(self, policy: Policy, episodes: int, seed: int) -> Episodes:
+        """Some episodes of a policy from the starts of a seed."""
+        pool = rollout_pool(self.env, 1, self.workers, self.step_timeout)
+        if pool is None:
+            return rollout(self.env, policy, episodes, seed)
+        with pool:
+            return pool.rollout(policy, episodes, seed).result()
 
     def play(self, jobs: list[tuple[Actor, int]]) -> Iterator[Episodes | UnderstudyError]:
         """The episodes of each policy from the starts of its seed, or why there are none."""

@@ -44,6 +44,7 @@ from understudy.train.contract import check_moments
 from understudy.train.demonstrated import demonstrations_of, record_demonstrations, records_expert
 from understudy.train.final import Player, final_policies
 from understudy.train.logs import Logs
+from understudy.train.replays import with_replays
 from understudy.train.results import Result, Run, hyperparameters
 from understudy.train.selection import FEW_STEPS, SELECTS, Select, held_out
 from understudy.train.sizes import RUN_BYTES, check_size
@@ -167,8 +168,11 @@ def imitate(
     pairs = [(count, seed) for count in count_list for seed in seed_list]
     check_moments(algorithm, demonstrations.first(max(count_list)))
     training, held = demonstrations.split([count for count, _ in pairs], holdout)
-    if algorithm.card.next_states:
-        _check_next_states(algorithm.card.title, training)
+    if algorithm.match == "obs-next" or (algorithm.card.next_states and algorithm.needs_actions):
+        _check_next_states(algorithm, training)
+    if algorithm.replays and env is not None:
+        counted, play = [count for count, _ in pairs], Player(env, workers, step_timeout).play_one
+        training = with_replays(algorithm, spec, training, demonstrations, counted, holdout, play)
     keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
 
     settings, place = hyperparameters(algorithm), None
@@ -206,7 +210,10 @@ def imitate(
             trained = loop.train(
                 algorithm, spec, training, keys, collector, report, place, visit, held, log, kept_parts
             )
-            criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
+            criteria = {
+                count: held_out(spec, training, held, i * len(seed_list), algorithm.match)
+                for i, count in enumerate(count_list)
+            }
             player = None
             if env is not None and not trained.interrupted and (judging or select == "return" or keep):
                 player = Player(env, workers, step_timeout)
@@ -282,6 +289,8 @@ def _checked(
         demonstrations = load(demonstrations)
     if not isinstance(demonstrations, Demonstrations):
         raise DemonstrationError(f"demonstrations is a {type(demonstrations).__name__}: see Demonstrations.from_arrays")
+    if not demonstrations.has_actions and algorithm.needs_actions:
+        raise NeedsError(algorithm.needs_actions)
     if env is not None:
         env = completed(env, demonstrations)
         demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
@@ -292,12 +301,13 @@ def _checked(
     return env, demonstrations
 
 
-def _check_next_states(title: str, training: Dataset) -> None:
-    known = np.cumsum(np.asarray(training.steps.known_next | training.steps.terminal))
+def _check_next_states(algorithm: Algorithm, training: Dataset) -> None:
+    terminal = training.steps.terminal & (algorithm.match != "obs-next")  # f needs the next state itself
+    known = np.cumsum(np.asarray(training.steps.known_next | terminal))
     if known[int(np.min(training.size)) - 1] == 0:
         raise DemonstrationError(
-            f"{title} learns from next states, and the demonstrations have none: "
-            "pass next_observations, or ends='terminal'"
+            f"{algorithm.card.title} learns from next states, and the demonstrations have none: "
+            "pass next_observations" + (", or ends='terminal'" if algorithm.match != "obs-next" else "")
         )
 
 

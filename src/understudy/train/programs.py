@@ -277,7 +277,7 @@ def _advance(
             record = RoundRecord(metrics, active, finite, stop, undo, new_queries)
             return state, kept, going, queries + new_queries, record
 
-        axes = (0, 0, Dataset(None, 0), 0, 0, 0, 0, 0)  # type: ignore[arg-type]
+        axes = (0, 0, Dataset(None, 0, 0), 0, 0, 0, 0, 0)  # type: ignore[arg-type]
         states, kept, active, queries, record = jax.vmap(one, axes)(
             states, kept, demonstrations, held_out, collected, update_keys, active, queries
         )

@@ -5,8 +5,9 @@ The criterion is the largest payoff over the unit ball of a Gaussian kernel's fu
     sup_{‖f‖ ≤ 1} E f(learner) − E f(expert) = ‖E k(learner, ·) − E k(expert, ·)‖,   k(x, y) = exp(−‖x − y‖² / 2h²)
 
 with x = (s, a), states standardized by the demonstrations and clipped, continuous actions in [-1, 1], discrete actions
-one-hot, and h the bandwidth rule of `game.kernels`. Zero is a perfect match. It is exact, in float64, without random
-features. Two payoffs of the paper use it:
+one-hot, and h the bandwidth rule of `game.kernels`. For algorithms that match observations alone, x is s or (s, s'),
+as in their f. Zero is a perfect match. It is exact, in float64, without random features. Two payoffs of the paper use
+it:
 
     off-Q     (s, π(s)) against (s, a) on held-out steps: needs no environment
     reward    steps of fresh episodes of π against held-out steps; an episode that terminates early continues in the
@@ -28,7 +29,7 @@ from scipy.spatial.distance import cdist, pdist
 from understudy.collect.recorder import Episodes
 from understudy.core.types import Dataset, Spec, Transition
 from understudy.evaluation.embeddings import action_vectors, evenly_spaced, standardized
-from understudy.game.kernels import bandwidth_of
+from understudy.game.kernels import Match, bandwidth_of
 from understudy.policies.actor import Actor
 from understudy.policies.normalization import Statistics
 
@@ -56,33 +57,49 @@ class HeldOut(NamedTuple):
     act: np.ndarray
     absorbing: float
     """The expert's share of time in the absorbing state."""
-
-    def encode(self, obs: np.ndarray) -> np.ndarray:
-        return standardized(self.statistics, obs)
+    match: Match
+    points: np.ndarray
+    """The part of each step that the criterion sees."""
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.exp(-cdist(x, y, "sqeuclidean") / (2 * self.bandwidth**2))
 
 
-def held_out(spec: Spec, training: Dataset, held: Dataset, run: int) -> HeldOut:
+def held_out(spec: Spec, training: Dataset, held: Dataset, run: int, match: Match = "obs-act") -> HeldOut:
     """The criterion's data for run number `run`. `held` has a leading axis of runs."""
     steps = Transition(*(np.asarray(column) for column in training.steps))
     size = int(training.size[run])
-    rows = evenly_spaced(size, MAX_STEPS)
-    obs = steps.obs[rows].astype(np.float64)
+    obs = steps.obs[evenly_spaced(size, MAX_STEPS)].astype(np.float64)
     statistics = Statistics.of(spec, obs, np.full((len(obs), 1), 1 / len(obs)))
-    pairs = np.concatenate([standardized(statistics, obs), action_vectors(spec, steps.act[rows])], axis=1)
-    distances = pdist(pairs) if len(pairs) > 1 else np.ones(1)
+    sample = _evenly_spaced(steps, size, match)
+    points = _points(spec, statistics, sample, match)
+    distances = pdist(points) if len(points) > 1 else np.ones(1)
     positive = distances[distances > 0]
     bandwidth = float(bandwidth_of(positive)) if positive.size else 1.0
     ends = np.flatnonzero(steps.last[:size])
     lengths, terminal = steps.t[ends] + 1, steps.terminal[ends]
     missing = np.where(terminal, spec.horizon - lengths, 0).sum()
     absorbing = float(missing / (lengths.sum() + missing)) if len(ends) else 0.0
-    held_rows = evenly_spaced(int(held.size[run]), MAX_STEPS)
-    t, raw_obs, held_act = (np.asarray(x[run])[held_rows] for x in (held.steps.t, held.steps.obs, held.steps.act))
-    encoded = standardized(statistics, raw_obs)
-    return HeldOut(spec, statistics, bandwidth, t, raw_obs, encoded, action_vectors(spec, held_act), absorbing)
+    own = _evenly_spaced(Transition(*(np.asarray(x[run]) for x in held.steps)), int(held.size[run]), match)
+    encoded, act = standardized(statistics, own.obs), action_vectors(spec, own.act)
+    seen = _points(spec, statistics, own, match)
+    return HeldOut(spec, statistics, bandwidth, own.t, own.obs, encoded, act, absorbing, match, seen)
+
+
+def _evenly_spaced(steps: Transition, size: int, match: Match) -> Transition:
+    """Some of the first `size` steps. Those whose next observation is unknown have no (s, s')."""
+    usable = np.flatnonzero(steps.known_next[:size]) if match == "obs-next" else np.arange(size)
+    rows = usable[evenly_spaced(len(usable), MAX_STEPS)]
+    return Transition(*(column[rows] for column in steps))
+
+
+def _points(spec: Spec, statistics: Statistics, steps: Transition, match: Match) -> np.ndarray:
+    """The part of each step that moments see, in the kernel's coordinates."""
+    obs = standardized(statistics, steps.obs)
+    if match == "obs":
+        return obs
+    other = action_vectors(spec, steps.act) if match == "obs-act" else standardized(statistics, steps.next_obs)
+    return np.concatenate([obs, other], axis=1)
 
 
 def held_out_payoff(actor: Actor, data: HeldOut) -> float:
@@ -91,6 +108,8 @@ def held_out_payoff(actor: Actor, data: HeldOut) -> float:
     learner = action_vectors(actor.spec, np.asarray(actor.policy.mode(carry, data.raw_obs)))
     if not np.isfinite(learner).all():
         return float("nan")
+    if data.match != "obs-act":
+        return 0.0  # without actions, the two sides have the same moments
     # The two sides share their states, so the kernel is a product of a state factor and an action factor.
     states = data.kernel(data.obs, data.obs)
     cross = data.kernel(learner, data.act)
@@ -124,8 +143,8 @@ def judge(episodes: Episodes, data: HeldOut) -> Judged:
     count, horizon = len(episodes.lengths), data.spec.horizon
     most = max(MAX_STEPS // count, 1)
     rows = [np.unique(np.linspace(0, length - 1, min(length, most)).astype(int)) for length in episodes.lengths]
-    expert = np.concatenate([data.obs, data.act], axis=1)
-    points = [_points(data, episodes, episode, chosen) for episode, chosen in enumerate(rows)]
+    expert = data.points
+    points = [_points_of(data, episodes, episode, chosen) for episode, chosen in enumerate(rows)]
     flat, sizes = np.concatenate(points), np.asarray([len(chosen) for chosen in rows])
     # Mean kernels between episodes, and between episodes and the expert: a payoff needs no more than these.
     to_episode = np.repeat(np.eye(count), sizes, axis=0) / sizes[np.repeat(np.arange(count), sizes), None]
@@ -169,6 +188,6 @@ def episode_seed(seed: int) -> int:
     return int(np.random.SeedSequence([seed, 2, 2]).generate_state(1)[0])
 
 
-def _points(data: HeldOut, episodes: Episodes, episode: int, rows: np.ndarray) -> np.ndarray:
-    obs, act = (np.asarray(x)[episode, rows] for x in (episodes.steps.obs, episodes.steps.act))
-    return np.concatenate([data.encode(obs), action_vectors(data.spec, act)], axis=1)
+def _points_of(data: HeldOut, episodes: Episodes, episode: int, rows: np.ndarray) -> np.ndarray:
+    steps = Transition(*(np.asarray(x)[episode, rows] for x in episodes.steps))
+    return _points(data.spec, data.statistics, steps, data.match)

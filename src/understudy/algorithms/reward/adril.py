@@ -78,6 +78,9 @@ The default differs from the preset `paper`, which has the settings of Table 10 
     restart_lr_schedule        False         True
     obs_scaling                standardize   none         results do not depend on the units of observations
 
+The preset `observations` is for demonstrations without actions: f compares (s, s') (`match`), the policy starts
+untrained, and minibatches have only the learner's steps.
+
 On Ant the paper draws half of each minibatch from the demonstrations: the preset `paper-balanced`. (In the released
 code the steps of the previous round also have reward 0, and the learning rate of a round's last update is slightly
 negative; here it is 0.)
@@ -93,13 +96,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.reward.averages import Sums, mean_features
+from understudy.algorithms.reward.expert import expert_steps
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments, learner_rows
 from understudy.algorithms.reward.payoff import NUM_FEATURES
 from understudy.core.errors import SettingError, check_choice, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, RoundData, Spec, Transition
 from understudy.game import QUICK, Card, adjustable
-from understudy.game.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel, Match
 from understudy.game.sampling import take
 from understudy.policies.normalization import Scaling
 from understudy.rl.sac import SAC
@@ -139,6 +143,10 @@ PLAIN_SETTINGS = {
 }
 """A Gaussian kernel as it is, and a policy that starts untrained."""
 
+UNCLONED_SAC = replace(DEFAULT_SAC, cloning_weight=0.0, critic_warmup=0)
+OBSERVATIONS: dict[str, Any] = {**WITHOUT_CLONING, "match": "obs-next", "sac": UNCLONED_SAC}
+"""For demonstrations without actions."""
+
 
 class AdRIL(RewardMatching):
     """Adversarial reward-moment imitation: rewards from a kernel, a policy trained by RL."""
@@ -159,6 +167,7 @@ class AdRIL(RewardMatching):
         "paper": PAPER_SETTINGS,
         "paper-balanced": {**PAPER_SETTINGS, "balanced": True},
         "plain": PLAIN_SETTINGS,
+        "observations": OBSERVATIONS,
         QUICK: {**QUICK_PLAYERS, "sac": replace(DEFAULT_SAC, hidden=(64, 64)), "rounds": 30},
     }
     small: ClassVar[dict[str, Any]] = {
@@ -182,6 +191,10 @@ class AdRIL(RewardMatching):
     """Gaussian kernel of the absorbing state with itself: the mean between demonstrated steps, or one."""
     points: int = eqx.field(static=True, default=1024)
     """kernel="gaussian": sampled steps of each side."""
+    match: Match = eqx.field(static=True, default="obs-act")
+    """The part of a step that f compares: obs-act, or without actions obs or obs-next (with the next observation)."""
+    replays: int = eqx.field(static=True, default=0)
+    """Episodes of a clone that smooth the expert's side of f (replay estimation). 0: demonstrations alone."""
     sac: SAC = eqx.field(default=DEFAULT_SAC, converter=adjustable(DEFAULT_SAC))
     """RL player for continuous actions."""
     balanced: bool = eqx.field(static=True, default=True)
@@ -207,6 +220,15 @@ class AdRIL(RewardMatching):
         if self.kernel != "indicator" and self.buffer_size is not None:
             # f needs the round before in the buffer.
             check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
+        if self.kernel == "indicator" and self.match != "obs-act":
+            raise SettingError(
+                f"match is '{self.match}' and kernel is 'indicator', which labels whole steps: choose kernel='features'"
+            )
+        if self.kernel == "indicator" and self.replays:
+            raise SettingError(
+                f"replays is {self.replays} and kernel is 'indicator', which labels demonstrated steps: choose "
+                "kernel='features'"
+            )
 
     def next_moments(  # line 3
         self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]
@@ -227,7 +249,7 @@ class AdRIL(RewardMatching):
         return PointMoments(kernel, jnp.zeros(()), jnp.zeros((2 * self.points, size)), jnp.zeros(2 * self.points))
 
     def kernel_of_f(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> GaussianKernel:
-        return GaussianKernel.fit(key, spec, demonstrations, self.features, self.bandwidth)
+        return GaussianKernel.fit(key, spec, demonstrations, self.features, self.bandwidth, self.match)
 
     def _feature_moments(self, state: RewardState, data: RoundData, counts: Counts) -> "FeatureMoments":
         assert data.replay is not None
@@ -254,7 +276,7 @@ class AdRIL(RewardMatching):
         learner_key, expert_key = jax.random.split(key)
         rows = learner_rows(data.replay)
         learner = take(data.replay.steps, rows.sample(learner_key, (self.points,)))
-        expert = data.demonstrations.sample(expert_key, (self.points,))
+        expert = expert_steps(data.demonstrations, state.expert, expert_key, (self.points,))
         points = jnp.concatenate([state.kernel.points(steps) for steps in (expert, learner)])
         earlier = ((learner.round < data.round) & (rows.size > 0)).astype(jnp.float32)
         learner_weights = -(1 - counts.earlier.absorbing_share) * earlier / jnp.maximum(earlier.sum(), 1)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from understudy.algorithms.reward.moments import SideCounts, count_steps
 from understudy.core.types import Dataset, Transition
-from understudy.game.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel, matched
 from understudy.game.sampling import take
 
 BLOCK = 1024
@@ -21,17 +21,21 @@ BLOCK = 1024
 
 
 def mean_features(kernel: GaussianKernel, demonstrations: Dataset) -> Float[Array, " D"]:
-    """The mean features of the demonstrated steps."""
-    rows = demonstrations.steps.t.shape[0]
+    """The mean features of the demonstrated steps that the kernel can see, or of the estimate in their place."""
+    steps, weight = demonstrations.steps, matched(demonstrations, kernel.match).astype(jnp.float32)
+    if demonstrations.estimate is not None:
+        steps, weight = demonstrations.estimate.steps, demonstrations.estimate.weight
+    rows = steps.t.shape[0]
     block = min(BLOCK, rows)
 
     def add(total: Array, first: Array) -> tuple[Array, None]:
         row = first + jnp.arange(block)
-        features = kernel.features(kernel.points(take(demonstrations.steps, jnp.minimum(row, rows - 1))))
-        return total + jnp.where((row < demonstrations.size)[:, None], features, 0).sum(0), None
+        inside = jnp.minimum(row, rows - 1)
+        features = kernel.features(kernel.points(take(steps, inside)))
+        return total + (jnp.where(row < rows, weight[inside], 0)[:, None] * features).sum(0), None
 
     total, _ = jax.lax.scan(add, jnp.zeros(kernel.phases.shape[0]), jnp.arange(0, rows, block))
-    return total / demonstrations.size
+    return total / jnp.maximum(weight.sum(), 1e-6)
 
 
 class Sums(NamedTuple):

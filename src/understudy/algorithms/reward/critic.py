@@ -11,7 +11,9 @@ the others (docs/absorbing.md). The first round has the reward of an untrained f
 yet.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -20,13 +22,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
+from understudy.algorithms.reward.expert import expert_steps
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments, count_steps, samples_in
 from understudy.core.errors import check_choice, check_layers, check_not_negative, check_positive, check_whole
-from understudy.core.types import Dataset, Pair, RoundData, Samples, Transition
+from understudy.core.types import Pair, RoundData, Samples, Transition
 from understudy.game.critics import Critic, MLPCritic, penalty_between
 from understudy.game.features import state_action
-from understudy.game.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel, Match
 from understudy.game.players import Memory, gradient, repeat
 from understudy.game.sampling import ChosenSteps, Rows
 from understudy.policies.networks import MLP
@@ -66,6 +69,10 @@ class CriticMatching(RewardMatching):
     """Weight of f's gradient penalty, w_g."""
     gradient_target: float = 1.0
     """Target norm of f's gradient, t."""
+    match: Match = eqx.field(static=True, default="obs-act")
+    """The part of a step that f compares: obs-act, or without actions obs or obs-next (with the next observation)."""
+    replays: int = eqx.field(static=True, default=0)
+    """Episodes of a clone that smooth the expert's side of f (replay estimation). 0: demonstrations alone."""
     clip: float = 40.0
     """Clip rewards to ± this."""
 
@@ -97,8 +104,8 @@ class CriticMatching(RewardMatching):
 
         def loss(critic: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             learner_key, expert_key, mix_key = jax.random.split(k, 3)
-            learner = self._draw(old, chosen, shares[0], learner_key)
-            expert = self._draw(old, data.demonstrations, shares[1], expert_key)
+            learner = self._draw(old, chosen.sample, shares[0], learner_key)
+            expert = self._draw(old, partial(expert_steps, data.demonstrations, state.expert), shares[1], expert_key)
             return self.loss(critic, Pair(learner, expert), mix_key)
 
         def move() -> Moments:
@@ -116,14 +123,14 @@ class CriticMatching(RewardMatching):
     def _draw(
         self,
         moments: "Moments",
-        data: Dataset | ChosenSteps,
+        sample: Callable[[Key[Array, ""], tuple[int, ...]], Transition],
         absorbing_share: float | Float[Array, ""],
         key: Key[Array, ""],
     ) -> Samples:
         """A minibatch of one side, a share of it in the absorbing state."""
         step_key, mark_key = jax.random.split(key)
         shape = (self.discriminator_batch_size,)
-        return moments.samples(data.sample(step_key, shape), jax.random.bernoulli(mark_key, absorbing_share, shape))
+        return moments.samples(sample(step_key, shape), jax.random.bernoulli(mark_key, absorbing_share, shape))
 
 
 class Moments(RewardMoments):

@@ -45,6 +45,10 @@ The default differs from the preset `paper`, which has the paper's settings, in
     truncation_is_terminal    False       True          as in the released runs
     obs_scaling               scale       none          results do not depend on the units of observations
 
+The preset `observations` is for demonstrations without actions: the settings of `sac` with a discriminator over (s, s')
+(`match`), as in Torabi, Warnell and Stone, "Generative Adversarial Imitation from Observation" (2018). SAC then learns
+from the learner's steps alone.
+
 Deviations: f moves before the policy, on the same steps, as in Ho and Ermon; in `imitation` it moves after the policy.
 `imitation` normalizes observations and rewards by running statistics. Here f gets states standardized by the
 demonstrations and clipped to ± 10, the policy gets states as they are (`paper`) or scaled, and rewards are divided by
@@ -62,6 +66,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
+from understudy.algorithms.reward.expert import expert_steps
 from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments, learner_rows, samples_in
 from understudy.core.errors import (
@@ -77,7 +82,7 @@ from understudy.core.types import Pair, RoundData, Samples, Transition
 from understudy.game import QUICK, Card, adjustable
 from understudy.game.critics import Critic, MLPCritic, penalty_between
 from understudy.game.features import state_action
-from understudy.game.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel, Match
 from understudy.game.players import Memory, gradient, repeat
 from understudy.game.sampling import ChosenSteps
 from understudy.policies.networks import MLP
@@ -131,6 +136,7 @@ class GAIL(RewardMatching):
             "random_steps": 1000,
         },
     }
+    presets["observations"] = {**presets["sac"], "match": "obs-next"}
     presets[QUICK] = {**presets["sac"], **QUICK_PLAYERS, "rounds": 16, "discriminator_hidden": (64, 64)}
 
     small: ClassVar[dict[str, Any]] = {
@@ -177,6 +183,10 @@ class GAIL(RewardMatching):
     """Weight of the discriminator's gradient penalty, w_g."""
     gradient_target: float = 1.0
     """Target norm of the logit's gradient, t."""
+    match: Match = eqx.field(static=True, default="obs-act")
+    """The discriminator's input: obs-act, or without actions obs or obs-next (with the next observation)."""
+    replays: int = eqx.field(static=True, default=0)
+    """Episodes of a clone that smooth the expert's side of f (replay estimation). 0: demonstrations alone."""
     rounds: int = eqx.field(static=True, default=62)
     """Training rounds. Metrics are logged once a round."""
     round_steps: int = eqx.field(static=True, default=8192)
@@ -226,7 +236,7 @@ class GAIL(RewardMatching):
 
         def loss(logit: Critic, k: Key[Array, ""]) -> Float[Array, ""]:
             expert_key, learner_key, mix_key = jax.random.split(k, 3)
-            expert = data.demonstrations.sample(expert_key, (self.expert_batch_size,))
+            expert = expert_steps(data.demonstrations, state.expert, expert_key, (self.expert_batch_size,))
             learner = chosen.sample(learner_key, (self.expert_batch_size,))  # line 1
             pair = Pair(old.samples(learner, learner_weight), old.samples(expert, expert_weight))
             return self.loss(logit, pair, mix_key)

@@ -11,6 +11,9 @@
 The algorithms differ in line 2: AdRIL averages functional gradients, SQIL's f is constant, GAIL's f takes gradient
 steps, in every update, and HyPE's once a round. IQ-Learn's f follows from the critics of line 3.
 
+f and the payoff see (s, a), or with `match` only s or (s, s'). Demonstrations then need no actions, if neither
+minibatches nor cloning use them (`needs_actions`).
+
 Rewards are computed when steps are sampled, so that a new f relabels all of D_π at once. An episode that terminates
 continues in an absorbing state. This state follows itself, so its value is its reward / (1 − γ), without a network.
 Without absorbing states, the sign of −f alone makes the learner prolong or end its episodes, whatever the expert does
@@ -30,7 +33,7 @@ heuristic. With `average_rounds` 0, π̄ is π.
 """
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -39,13 +42,19 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.algorithms.reward.moments import Counts, RewardMoments, count_expert_steps, count_steps
+from understudy.algorithms.reward.expert import actions_needed
+from understudy.algorithms.reward.moments import (
+    Counts,
+    RewardMoments,
+    count_expert_steps,
+    count_steps,
+)
 from understudy.algorithms.reward.payoff import NUM_FEATURES, PayoffState
 from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, adjustable
-from understudy.game.kernels import GaussianKernel
-from understudy.game.sampling import Rows, sample_from_both, sample_halves
+from understudy.game.kernels import GaussianKernel, check_match, matched
+from understudy.game.sampling import Rows, sample_from_both, sample_halves, take
 from understudy.game.schedule import Schedule
 from understudy.policies import Normalized, Policy
 from understudy.policies.normalization import Normalization, Scaling, check_scaling
@@ -82,6 +91,8 @@ class RewardState(NamedTuple):
     payoff: PayoffState
     usable: Rows
     """Demonstrated steps with a known next state."""
+    expert: Rows
+    """Demonstrated steps that f can see."""
     horizon: Int[Array, ""]
     mean: Policy
     """π̄."""
@@ -100,7 +111,8 @@ class RewardMatching(Algorithm):
     batch_size: int = eqx.field(static=True, default=256)
     """Minibatch size."""
     balanced: bool = eqx.field(static=True, default=False)
-    """Draw half of each minibatch from the demonstrations. Otherwise draw uniformly from all steps."""
+    """Draw half of each minibatch from the demonstrations. Otherwise draw uniformly from all steps, or with `match`
+    other than obs-act from the learner's."""
     rounds: int = eqx.field(static=True, default=400)
     """Rounds. f moves once a round."""
     round_steps: int = eqx.field(static=True, default=1250)
@@ -151,9 +163,26 @@ class RewardMatching(Algorithm):
                 "episodes that begin as the environment begins them"
             )
         check_scaling(self.obs_scaling)
+        check_match(self.match)
+        check_whole(0, replays=self.replays)
         if self.delta is not None:
             check_not_negative(delta=self.delta)
         _ = self.schedule  # checks the other settings
+
+    @property
+    def needs_actions(self) -> str | None:
+        if "match" not in {field.name for field in fields(self)}:
+            return super().needs_actions
+        return actions_needed(
+            self,
+            {
+                "match='obs' or 'obs-next'": self.match == "obs-act",
+                "balanced=False": self.balanced,
+                "clone_steps=0": self.clone_steps > 0,
+                "sac.cloning_weight=0": self.sac.cloning_weight != 0,
+                "replays=0": self.replays > 0,
+            },
+        )
 
     @property
     def schedule(self) -> Schedule:
@@ -179,13 +208,13 @@ class RewardMatching(Algorithm):
 
     def kernel_of_f(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> GaussianKernel:
         """The kernel of f's function space, or only the coordinates that f sees."""
-        return GaussianKernel.fit(key, spec, demonstrations, NUM_FEATURES)
+        return GaussianKernel.fit(key, spec, demonstrations, NUM_FEATURES, match=self.match)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> RewardState:
         normalization = Normalization.fit(spec, demonstrations, self.obs_scaling)
         # A player's split uses 0 and 1. The payoff's features are not those of f, which the policy has trained on.
         moments_key, f_key, payoff_key = (jax.random.fold_in(key, number) for number in (2, 3, 4))
-        payoff_kernel = GaussianKernel.fit(payoff_key, spec, demonstrations, NUM_FEATURES)
+        payoff_kernel = GaussianKernel.fit(payoff_key, spec, demonstrations, NUM_FEATURES, match=self.match)
         kernel = self.kernel_of_f(f_key, spec, demonstrations)
         player = self._player(normalization)
         self._check_lr_schedule(player)
@@ -201,6 +230,7 @@ class RewardMatching(Algorithm):
             self.initial_moments(kernel, moments_key),
             PayoffState(payoff_kernel, jnp.zeros(NUM_FEATURES), jnp.zeros(())),
             Rows.where(demonstrations.mask & known),
+            Rows.where(matched(demonstrations, self.match)),
             jnp.asarray(spec.horizon, jnp.int32),
             mean,
         )
@@ -275,8 +305,10 @@ class RewardMatching(Algorithm):
         return jax.lax.cond(begins, cloned, lambda: state.player)
 
     def _minibatch(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> Transition:
-        """Steps of both sides: half of each, or uniform over all."""
+        """Steps of both sides: half of each, or uniform over all. Without actions, steps of the learner."""
         assert data.replay is not None
+        if self.match != "obs-act" and not self.balanced:
+            return take(data.replay.steps, Rows(None, data.replay.size).sample(key, (self.batch_size,)))
         sample = sample_halves if self.balanced else sample_from_both
         learner = data.replay.steps, Rows(None, data.replay.size)
         return sample(key, self.batch_size, (data.demonstrations.steps, state.usable), learner)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from understudy.core.types import Dataset, Replay, Samples, Transition
+from understudy.core.types import Dataset, Replay, Samples, Transition, Weighted
 from understudy.game.kernels import GaussianKernel
 from understudy.game.sampling import Rows
 
@@ -109,15 +109,29 @@ def count_steps(steps: Transition, mask: Bool[Array, "..."], horizon: Int[Array,
 
 
 def count_expert_steps(demonstrations: Dataset, horizon: Int[Array, ""] | int) -> SideCounts:
-    """Counts over the demonstrated episodes. Their lengths count, since a block of steps may be held out."""
+    """Counts over the demonstrated episodes. Their lengths count, since a block of steps may be held out.
+
+    An estimate in their place counts as one expected episode.
+    """
+    if demonstrations.estimate is not None:
+        return count_weighted_steps(demonstrations.estimate, horizon)
     steps, mask = demonstrations.steps, demonstrations.mask
     counts, last = count_steps(steps, mask, horizon), mask & steps.last
     lengths = jnp.where(last, steps.t + 1, 0).sum().astype(jnp.float32)
     return counts._replace(steps=jnp.where(last.any(), lengths, counts.steps))
 
 
+def count_weighted_steps(estimate: Weighted, horizon: Int[Array, ""] | int) -> SideCounts:
+    """Counts of one expected episode."""
+    remaining = jnp.where(estimate.steps.terminal, horizon - 1 - estimate.steps.t, 0)
+    return SideCounts(estimate.weight.sum(), jnp.ones(()), (estimate.weight * remaining).sum())
+
+
 def samples_in(kernel: GaussianKernel, steps: Transition, weight: float | Float[Array, ""]) -> Samples:
-    """Steps in a kernel's coordinates, for a learned f: actions as vectors, and the given total weight."""
+    """Steps in a kernel's coordinates, for a learned f: actions as vectors, and the given total weight.
+
+    With `match`, the next observation takes the place of the action, or nothing does.
+    """
     points = kernel.points(steps)
     count, size = points.shape[0], kernel.normalization.obs_mean.shape[0]
     return Samples(steps.t, points[:, :size], points[:, size:], jnp.full(count, weight / count))

@@ -2,7 +2,8 @@
 
 It is the largest reward payoff over the unit ball of a Gaussian kernel's function space, of a round's steps against
 held-out demonstrations. It can be compared across rounds and algorithms, which the payoff of an algorithm's own f
-cannot: with an indicator kernel on continuous data that payoff is constant.
+cannot: with an indicator kernel on continuous data that payoff is constant. It sees the same part of a step as the
+algorithm's f (`game.kernels.Match`).
 """
 
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from understudy.algorithms.reward.moments import Counts
 from understudy.core.types import RoundData, Transition
-from understudy.game.kernels import GaussianKernel
+from understudy.game.kernels import GaussianKernel, matched
 from understudy.game.sampling import take
 
 NUM_FEATURES = 512
@@ -53,8 +54,13 @@ class PayoffState(NamedTuple):
     def value(self, data: RoundData, counts: Counts) -> Float[Array, ""]:
         """‖E k(x, ·) over the round's steps − E k(x, ·) over held-out steps‖, absorbing states included."""
         held_out = data.demonstrations if data.held_out is None else data.held_out
-        points = self.kernel.points(take(held_out.steps, held_out.evenly_spaced(MAX_STEPS)))
-        expert_mean = self.kernel.features(points).mean(0)
+        rows = held_out.evenly_spaced(MAX_STEPS)
+        features = self.kernel.features(self.kernel.points(take(held_out.steps, rows)))
+        if self.kernel.match == "obs-next":
+            seen = matched(held_out, self.kernel.match)[rows]
+            expert_mean = jnp.where(seen[:, None], features, 0).sum(0) / jnp.maximum(seen.sum(), 1)
+        else:
+            expert_mean = features.mean(0)
         shares = counts.current.absorbing_share, counts.expert.absorbing_share
         return distance(self.current / jnp.maximum(self.steps, 1), expert_mean, *shares)
 

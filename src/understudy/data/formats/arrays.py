@@ -2,13 +2,15 @@
 
 `ALIASES` has the names. Arrays are (N, ...) with the episodes concatenated, or (episodes, time, ...), where steps after
 an episode's end are padding. Observations may have one row more per episode than actions: the final observations.
+Without actions, every array must have a known name.
 
 Arrays with the names of understudy's own npz format (`npz.MEMBERS`), such as action_low, are read too. `write` makes a
 directory of npy files with those names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +57,7 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     names = _names(file)
     found = {ours: name for ours, aliases in ALIASES.items() for name in reversed(aliases) if name in names}
     keys = _keys(check, selection.keys, names, found)
-    for ours in ("observations", "actions"):
+    for ours in ("observations", *(() if _known(names) else ("actions",))):
         if ours not in found:
             aliases = ", ".join(ALIASES[ours])
             raise check.error(f"it has no {ours} (under a name such as {aliases}), only {_listed(names)}")
@@ -90,11 +92,11 @@ def _steps(check: Checker, data: dict[str, np.ndarray], single: bool) -> dict[st
     """The arrays with the names and shapes of understudy's own format."""
     marks = Marks(**{name: data[name] for name in MARKS if name in data})
     data = {name: array for name, array in data.items() if name not in MARKS}
-    obs, act = data["observations"], data["actions"]
-    for name, array in {"observations": obs, "actions": act}.items():
+    obs, act = data["observations"], data.get("actions")
+    for name, array in {"observations": obs, "actions": obs if act is None else act}.items():
         if not 1 <= array.ndim <= MOST_AXES or array.size == 0:
             raise check.error(f"{name} has shape {array.shape}: (steps, size) or (episodes, time, size) is needed")
-    if obs.ndim == MOST_AXES and act.ndim > 1 and act.shape[0] == obs.shape[0]:
+    if obs.ndim == MOST_AXES and (act is None or (act.ndim > 1 and act.shape[0] == obs.shape[0])):
         data, marks = _concatenated(check, data, marks)
     else:
         data = _without_final(check, data, marks, single)
@@ -103,7 +105,7 @@ def _steps(check: Checker, data: dict[str, np.ndarray], single: bool) -> dict[st
         data["terminals"] = terminal
     if "successes" in data:
         success = data["successes"].reshape(-1)
-        if len(success) == len(data["actions"]) != len(data["lengths"]):  # one per step
+        if len(success) == len(data["observations"]) != len(data["lengths"]):  # one per step
             starts = np.cumsum(data["lengths"]) - data["lengths"]
             success = np.logical_or.reduceat(success.astype(bool), starts)
         data["successes"] = success
@@ -122,7 +124,8 @@ def _joined(check: Checker, parts: Mapping[str, np.ndarray]) -> tuple[np.ndarray
 
 def _concatenated(check: Checker, data: dict[str, np.ndarray], marks: Marks) -> tuple[dict[str, np.ndarray], Marks]:
     """(episodes, time, ...) arrays as concatenated episodes, without the steps after each end."""
-    obs, act = data["observations"], data["actions"]
+    obs = data["observations"]
+    act = data.get("actions", obs)
     episodes, time = act.shape[:2]
     extra = obs.shape[1] - time
     for name, array in ((name, data[name]) for name in STEPS if name in data):
@@ -149,7 +152,8 @@ def _concatenated(check: Checker, data: dict[str, np.ndarray], marks: Marks) -> 
 
 def _without_final(check: Checker, data: dict[str, np.ndarray], marks: Marks, single: bool) -> dict[str, np.ndarray]:
     """Concatenated episodes with their lengths. Final observations are taken out from between the others."""
-    obs, steps = data["observations"], len(data["actions"])
+    obs = data["observations"]
+    steps = len(data.get("actions", obs))
     data = {**data, "lengths": marks.lengths_of(check, steps, single)}
     episodes = len(data["lengths"])
     if len(obs) == steps + episodes != steps:
@@ -158,6 +162,11 @@ def _without_final(check: Checker, data: dict[str, np.ndarray], marks: Marks, si
         data |= {"observations": obs[~final], "last_observations": obs[final]}
     check.shapes({name: data[name].shape for name in STEPS if name in data})
     return data
+
+
+def _known(names: Iterable[str]) -> bool:
+    """Whether every array has a known name. Otherwise one of them may be the actions."""
+    return set(names) <= {*chain(*ALIASES.values()), *npz.MEMBERS}
 
 
 def _names(file: FileReader) -> list[str]:
@@ -198,8 +207,8 @@ def _recognises(path: Path) -> bool:
         names = set(_names(FileReader(path, "an npz file", "")))
     except (UnderstudyError, OSError):
         return False
-    needed = all(names & set(ALIASES[ours]) for ours in ("observations", "actions"))
-    return needed and not names & set(OTHERS) and (path.is_dir() or not set(npz.REQUIRED) <= names)
+    needed = all(names & set(ALIASES[ours]) for ours in ("observations", *(() if _known(names) else ("actions",))))
+    return needed and not names & set(OTHERS) and (path.is_dir() or not npz.FORMAT.recognises(path))
 
 
 FORMAT = Format("arrays", "plain NumPy", _recognises, read, write)

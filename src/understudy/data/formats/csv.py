@@ -109,7 +109,7 @@ class _Columns:
         marks = Marks(episode_numbers=flat.get("episode"), **flags)
         lengths = marks.lengths_of(check, self.rows, selection.episodes == 1)
         last = np.cumsum(lengths) - 1
-        actions = _whole(check, data["act"]) if self.header.discrete else data["act"]
+        actions = _whole(check, data["act"]) if self.header.discrete else data["act"] if self.header.act else None
         success = flat.get("success")
         return Demonstrations.from_arrays(
             data["obs"],
@@ -190,7 +190,8 @@ def _rows(d: Demonstrations, start: int, stop: int) -> Iterable[list[str]]:
     episodes = np.searchsorted(ends, steps, side="right")
     last = steps == ends[episodes] - 1
     columns: list[np.ndarray] = [_text(episodes[:, None]), _text(d.observations[rows])]
-    columns.append(_text(d.actions[rows].reshape(stop - start, -1)))
+    if d.recorded_actions is not None:
+        columns.append(_text(d.recorded_actions[rows].reshape(stop - start, -1)))
     if d.other_next is not None:
         columns.append(_text(d.other_next[rows]))
     elif d.last_observations is not None:
@@ -218,7 +219,7 @@ def _text(array: np.ndarray) -> np.ndarray:
 
 
 def _recognises(path: Path) -> bool:
-    """Whether a file's first line has columns of observations and of actions."""
+    """Whether a file's first line has columns of observations."""
     try:
         start = FileReader(path, "a CSV file", "").start(SNIFFED)
         first = start.decode("utf-8-sig", "strict" if len(start) < SNIFFED else "ignore").splitlines()[:1]

@@ -2,7 +2,7 @@
 
 observation.NAME, observation.NAME[0], ... or obs_0, obs_1, ...   the observation before the step
 action.NAME, ... or action_0, action_1, ...                       the numbers of a continuous action, or
-action                                                            a discrete action, 0, 1, ...
+action                                                            a discrete action, 0, 1, ...; or no actions at all
 episode                                                           the episode of the step; its rows are consecutive
 
 Optional:
@@ -49,7 +49,8 @@ class Header:
         self.action_names = tuple(names[i].partition(".")[2] for i in self.act) if act_parts else None
         self.discrete = not self.act and "action" in names
         self.act = [self.names.index("action")] if self.discrete else self.act
-        if not self.obs or not self.act:
+        misnamed = not self.act and any(name.lower().startswith("act") for name in names)
+        if not self.obs or misnamed:
             what = "observation.NAME or obs_0, obs_1" if not self.obs else "action.NAME, action_0 or action"
             raise check.error(f"it has no columns {what}, only {quoted(', '.join(names))}: rename them")
         if self.next and len(self.next) != len(self.obs):
@@ -93,12 +94,14 @@ def header_of(d: Demonstrations) -> list[str]:
         obs, after = [f"observation.{name}" for name in places], [f"next_observation.{name}" for name in places]
     else:
         obs, after = [f"obs_{i}" for i in range(width)], [f"next_obs_{i}" for i in range(width)]
-    if isinstance(d.action_space, Discrete):
+    if d.recorded_actions is None:
+        act = []
+    elif isinstance(d.action_space, Discrete):
         act = ["action"]
     elif d.details.action_names is not None:
         act = [f"action.{name}" for name in d.details.action_names]
     else:
-        act = [f"action_{i}" for i in range(d.actions.shape[1])]
+        act = [f"action_{i}" for i in range(d.recorded_actions.shape[1])]
     names = ["episode", *obs, *act, *(after if d.last_observations is not None else ())]
     if len(set(names)) < len(names):
         raise DemonstrationError(f"two dimensions of the actions have the same name, {quoted(act)}: rename one")

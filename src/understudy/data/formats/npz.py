@@ -1,6 +1,7 @@
 """The npz format of understudy: plain arrays, read without pickle.
 
-observations (N, obs)    actions (N, act) or (N,) of integers    lengths (episodes,)       always
+observations (N, obs)    lengths (episodes,)                                               always
+actions (N, act) or (N,) of integers    without: only observations were recorded          nearly always
 last_observations (episodes, obs) or next_observations (N, obs)                            optional
 terminals (N,)    rewards (N,)                                                             optional
 action_low, action_high (act,) or action_count () or action_counts (numbers,)              optional
@@ -38,7 +39,7 @@ from understudy.data.formats.base import Format, Selection, chosen
 
 COMPRESSED = 100_000_000
 """Bytes of arrays up to which a file is compressed. Compressing more takes minutes, and loading it takes longer."""
-REQUIRED = ("observations", "actions", "lengths")
+REQUIRED = ("observations", "lengths")
 LONGEST_NAME = 200
 """Characters of the environment's name."""
 ROWS, NUMBER = Expected(NUMBERS, itemsize=4), Expected("fiu", most=64)
@@ -76,11 +77,12 @@ def members_of(d: Demonstrations) -> dict[str, Any]:
     """Demonstrations as named arrays."""
     arrays: dict[str, Any] = {
         "observations": d.observations,
-        "actions": d.actions,
         "lengths": d.lengths,
         "horizon": d.horizon,
         "ends": d.ends,
     }
+    if d.recorded_actions is not None:
+        arrays["actions"] = d.recorded_actions
     if d.other_next is not None:
         arrays["next_observations"] = d.other_next
     elif d.last_observations is not None:
@@ -88,12 +90,13 @@ def members_of(d: Demonstrations) -> dict[str, Any]:
     for key in ("terminals", "rewards", "env"):
         if getattr(d, key) is not None:
             arrays[key] = getattr(d, key)
-    if isinstance(d.action_space, MultiDiscrete):
-        arrays["action_counts"] = np.array(d.action_space.nvec, np.int32)
-    elif isinstance(d.action_space, Discrete):
-        arrays["action_count"] = d.action_space.n
-    elif not d.bounds_from_data:
-        arrays["action_low"], arrays["action_high"] = d.action_space.low, d.action_space.high
+    space = d.recorded_space
+    if isinstance(space, MultiDiscrete):
+        arrays["action_counts"] = np.array(space.nvec, np.int32)
+    elif isinstance(space, Discrete):
+        arrays["action_count"] = space.n
+    elif space is not None and not d.bounds_from_data:
+        arrays["action_low"], arrays["action_high"] = space.low, space.high
     if d.recorded_return is not None:
         arrays["mean_return"], arrays["std_return"], arrays["return_episodes"] = d.recorded_return
     return arrays | _facts(d)
@@ -127,6 +130,11 @@ def read(path: Path, selection: Selection) -> Demonstrations:
     file = FileReader(path, "a file of demonstrations", "see docs/demonstrations.md", DemonstrationError)
     check = Checker(file.name)
     arrays = file.npz(MEMBERS.get, REQUIRED, lambda headers: check.shapes({k: h.shape for k, h in headers.items()}))
+    unknown = [] if "actions" in arrays else sorted(set(file.npz_names()) - set(MEMBERS))
+    if unknown:  # one of them may be the actions
+        raise check.error(
+            f"it has no actions, but {quoted(', '.join(unknown))}: rename the actions, or drop the others"
+        )
     return chosen(from_members(check, arrays, selection), selection, FORMAT)
 
 
@@ -142,7 +150,7 @@ def from_members(check: Checker, arrays: dict[str, np.ndarray], selection: Selec
         )
     return Demonstrations.from_arrays(
         arrays["observations"],
-        arrays["actions"],
+        arrays.get("actions"),
         arrays["lengths"],
         next_observations=arrays.get("next_observations"),
         last_observations=arrays.get("last_observations"),
@@ -214,9 +222,10 @@ def _text(check: Checker, arrays: dict[str, np.ndarray], key: str) -> str | None
 
 
 def _recognises(path: Path) -> bool:
-    """Whether a file is an npz file with the arrays that demonstrations need."""
+    """Whether a file is an npz file with the arrays that demonstrations need, and no others in place of actions."""
     try:
-        return set(REQUIRED) <= set(FileReader(path, "an npz file", "").npz_names())
+        names = set(FileReader(path, "an npz file", "").npz_names())
+        return set(REQUIRED) <= names and ("actions" in names or names <= set(MEMBERS))
     except RunError:
         return False
 
