@@ -68,8 +68,8 @@ class Gate(eqx.Module):
         """The memory, the action to take (the learner's or the expert's), and the decision."""
         gate_key, answer_key = jax.random.split(key)
         carry, query, expert_acts = decide(self.algorithm, self.state, memory.carry, obs, act, gate_key)
-        query = query | expert_acts
         by_expert = expert_acts & (memory.queries < self.budget)
+        query = query | by_expert
         act = jnp.where(by_expert, query_expert(self.expert, self.deterministic, t, obs, answer_key), act)
         decision = Decision(query, memory.queries, by_expert)
         return GateMemory(carry, memory.queries + query.astype(jnp.int32)), act, decision
@@ -98,8 +98,8 @@ class HostGate:
         """The actions to take, and the decisions. The expert is not queried in episodes that have ended."""
         keys = jax.random.split(jax.random.fold_in(self.key, t), len(obs))
         self.carry, query, expert_acts = _decide(self.algorithm, self.state, self.carry, obs, actions, keys)
-        query = (np.asarray(query) | np.asarray(expert_acts)) & alive
         by_expert = np.asarray(expert_acts) & alive & (self.queries < self.budget)
+        query = (np.asarray(query) & alive) | by_expert
         if by_expert.any():
             actions = np.array(actions)
             actions[by_expert] = self.query(obs[by_expert], np.full(int(by_expert.sum()), t, np.int32))

@@ -52,6 +52,8 @@ class Card:
     """Whether it learns from next states, which demonstrations may lack."""
     values: bool = False
     """Whether it queries the expert for action values instead of actions."""
+    observations: bool = False
+    """Whether it learns from observations alone: it never sees the expert's actions."""
 
     @property
     def bound(self) -> str:
@@ -90,6 +92,8 @@ class Algorithm(eqx.Module):
     """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
     multi_discrete: ClassVar[bool] = False
     """Whether it takes multi-discrete actions too, besides those of its card."""
+    expert_acts: ClassVar[bool] = False
+    """Whether it learns only where the expert acts within the learner's episodes, by its `gate`."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 
@@ -139,7 +143,8 @@ class Algorithm(eqx.Module):
         """(the gate's memory, whether to query the expert here, whether the expert acts here).
 
         Called at each step of an episode with the learner's action `act`. Where the expert acts it is also queried, and
-        its action is its answer. Answers are counted against the budget; without budget left the learner acts.
+        its action is its answer. Answers are counted against the budget; without budget left the learner acts, and the
+        expert is queried only if `gate` says so.
         """
         return carry, jnp.asarray(True), jnp.asarray(False)
 
