@@ -3,8 +3,8 @@
     python benchmarks/ifail.py returns       # CartPole and Pendulum (docs/results/ifail.csv)
     python benchmarks/ifail.py exact         # LOOP, CLIFF, UNICYCLE, TREE (docs/results/ifail-exact.csv)
 
-returns: the default settings, with f of pairs of observations and, as in FAIL, of next observations alone; 20 episodes of
-each policy. DAgger has as many rounds, gradient steps and units, and about as many answers. The settings were chosen on
+returns: the default settings, with f of pairs of observations and, as in FAIL, of next observations alone; 20 episodes
+of each policy. DAgger has as many rounds and gradient steps, and about as many answers. The settings were chosen on
 MountainCar-v0, MountainCarContinuous-v0 and Acrobot-v1 with scripted experts. Rows of other tasks and learners stay in
 the file. exact: the metric that Hedge leaves after some iterations, and the gap, its two parts and its bound.
 """
@@ -65,6 +65,7 @@ def returns(options: Options) -> None:
 def exact(options: Options) -> None:
     rows: list[list[Any]] = []
     made = provenance()
+    made["versions"] = " ".join(f"{name}={version}" for name, version in made["versions"].items())
     for example, seen in games():
         for moments in ("box", "ball"):
             for iterations in (100, 1000, 10_000):

@@ -37,7 +37,7 @@ def begun(**changes):
 
 
 def collect(algorithm, state, index, left=NO_LIMIT):
-    collector = JaxEpisodes(LINE, LINE.expert())
+    collector = JaxEpisodes(LINE, LINE.expert(), deterministic=True)
     return collector.collect_run(algorithm, state, jnp.asarray(left), jax.random.key(5), jnp.asarray(index))
 
 
@@ -279,7 +279,7 @@ def test_in_gymnasium_it_probes_and_trains_too():
 def test_a_grid_that_is_too_large_is_refused_with_the_largest_that_fits():
     spec = us.Spec((3,), us.Continuous((-1.0,) * 4, (1.0,) * 4), 10)
     _, _, data = begun()
-    with pytest.raises(SettingError, match="2,401 combinations in 4 dimensions.*set bins to at most 4"):
+    with pytest.raises(SettingError, match=r"2,401 combinations in 4 dimensions.*set bins to at most 4"):
         us.ifail(**TINY, bins=7).init(jax.random.key(0), spec, data)
     wide = us.Spec((3,), us.Continuous((-1.0,) * 17, (1.0,) * 17), 10)
     with pytest.raises(SettingError, match="use DAgger or DAeQuIL"):
@@ -289,7 +289,7 @@ def test_a_grid_that_is_too_large_is_refused_with_the_largest_that_fits():
 def test_rounds_that_leave_time_steps_unprobed_are_refused():
     demos = us.load("Pendulum").first(2)
     with pytest.raises(
-        SettingError, match="it takes 200 rounds after the first.*at least 201, or stride to at most 20"
+        SettingError, match=r"it takes 200 rounds after the first.*at least 201, or stride to at most 20"
     ):
         us.imitate(us.ifail(stride=None), demos, "Pendulum", expert="scripted")
 
@@ -321,5 +321,5 @@ def test_an_expert_is_needed_and_one_that_answers_afterwards_is_refused():
         def answer(self, asked, most):
             return Answers(np.zeros(0, int), np.zeros((0, 1), np.float32))
 
-    with pytest.raises(SettingError, match="lets the expert act within episodes.*a policy or a function"):
+    with pytest.raises(SettingError, match=r"lets the expert act within episodes.*a policy or a function"):
         us.imitate(us.ifail(**TINY), demos, "Pendulum", expert=Expert(Person()))

@@ -98,7 +98,8 @@ def grid_point(index: Any, bins: int, size: int, xp: Any = np) -> Any:
 
 def with_time(t: Any, obs: Any, horizon: int, xp: Any = np) -> Any:
     """Observations followed by t/T."""
-    return xp.concatenate([obs, (xp.minimum(t, horizon) / horizon).astype(obs.dtype)[..., None]], axis=-1)
+    share = (xp.minimum(t, horizon) / horizon).astype(obs.dtype)[..., None]
+    return xp.concatenate([obs, xp.broadcast_to(share, (*obs.shape[:-1], 1))], axis=-1)
 
 
 def softmax(logits: Any, xp: Any = np) -> Any:

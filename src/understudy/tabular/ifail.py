@@ -17,10 +17,10 @@ What it costs. With Q^{π_E}_t(s, a) = r_t(s, a) + E V_{t+1}(s') and V = V^{π_E
                   ≤ Σ_t ε_t H_t + the last sum,       H_t = min_c max_{s'} |V_{t+1}(s') − c| for the box            (5)
 
 A constant c changes nothing, since both sides of (2) are distributions; for the ball H_t is ‖V_{t+1} − mean‖₂. If
-rewards depend on the state alone, the last sum is 0, and ε per step costs at most ε Σ_t H_t: on-Q's O(εHT), where H_t is
-half of the most that a next state can change of the expert's return. If the reward of an action is a function u(s') of
-where it leads, it moves into V: `seen` passes u. A reward for an action that shows in no next state cannot be imitated
-from observations, and the last sum is its cost. TREE's last action is one: the leaves lead to themselves.
+rewards depend on the state alone, the last sum is 0, and ε per step costs at most ε Σ_t H_t: on-Q's O(εHT), where H_t
+is half of the most that a next state can change of the expert's return. If the reward of an action is a function u(s')
+of where it leads, it moves into V: `seen` passes u. A reward for an action that shows in no next state cannot be
+imitated from observations, and the last sum is its cost. TREE's last action is one: the leaves lead to themselves.
 
 Reference: Sun, Vemula, Boots and Bagnell, "Provably Efficient Imitation Learning from Observation Alone" (2019), in the
 interactive form that "Of Moments and Matching" names iFAIL.

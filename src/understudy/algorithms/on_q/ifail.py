@@ -15,8 +15,8 @@ from the same distribution of states, the learner's own at that time. A moment f
 Line 4 is f's best response in closed form, on other samples than line 5. Its value ‖g‖ is an integral probability
 metric. With the weights |A| π the policy's loss is linear in π, and steps of all rounds can be used. Subtracting
 E_{D_E} f changes no expected gradient, because the weights' mean is 1; it reduces the variance. φ are random features
-of a Gaussian kernel over s', as in FAIL (`sees="next"`), or over s_t and s' (`sees="pairs"`, the default). The learner's
-own s_t is observed on both sides, and without it the effect of one action is lost in the spread of the states.
+of a Gaussian kernel over s', as in FAIL (`sees="next"`), or over s_t and s' (`sees="pairs"`, the default). Both sides
+observe the learner's own s_t, and without it the effect of one action is lost in the spread of the states.
 
 Forward training (`stride=None`) probes the step t = i − 1 in round i. With `time="steps"` that is FAIL's order: π_t is
 trained on round t + 1 alone, and never again. This needs one round for each step. Otherwise round i probes every
