@@ -134,7 +134,15 @@ class IFAIL(Algorithm):
         "hidden": (8,),
         "episodes_per_round": 2,
     }
-    learning: ClassVar[dict[str, Any]] = {"rounds": 9, "stride": 2, "episodes_per_round": 64, "bins": 5}
+    learning: ClassVar[dict[str, Any]] = {
+        "rounds": 9,
+        "stride": 2,
+        "episodes_per_round": 200,
+        "bins": 9,
+        "sees": "next",
+        "bandwidth": 0.5,
+        "features": 256,
+    }
 
     sees: Literal["next", "pairs"] = eqx.field(static=True, default="pairs")
     """What f sees. next: the next observation, as in FAIL; pairs: the observation before it, too."""
@@ -190,6 +198,7 @@ class IFAIL(Algorithm):
                 f"rounds is {self.rounds}, and it takes {stride} rounds after the first to probe all {spec.horizon} "
                 f"time steps: set rounds to at least {stride + 1}, or stride to at most {self.rounds - 1}"
             )
+        policy = self._new_policy(policy_key, spec)
         rounds = 1 if self.forward else self.rounds - 1
         capacity = rounds * self.episodes_per_round * -(-spec.horizon // stride)
         steps = Dataset.empty(demonstrations, capacity).steps
@@ -200,7 +209,6 @@ class IFAIL(Algorithm):
         moments = NextMoments.fit(
             moments_key, spec, demonstrations, self.features, self.bandwidth, self.time_bandwidth, self.sees == "pairs"
         )
-        policy = self._new_policy(policy_key, spec)
         return IFAILState(policy, moments, jnp.asarray(stride, jnp.int32), none, empty, none, empty, none)
 
     def update(self, state: IFAILState, data: RoundData, key: Key[Array, ""]) -> tuple[IFAILState, Info]:
