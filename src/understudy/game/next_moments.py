@@ -137,3 +137,8 @@ def payoff(
 ) -> Float[Array, ""]:
     """E_D |A| π (f − E_{D_E} f): the policy's loss in line 5, without the entropy."""
     return (weights * (features @ f - mean @ f)).mean()
+
+
+def nearest(points: Float[Array, "..."], act: Array) -> Int[Array, ""]:
+    """The number of the action that was taken."""
+    return jnp.abs(points - act).reshape(len(points), -1).sum(1).argmin().astype(jnp.int32)

@@ -54,7 +54,7 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, appended
 from understudy.game import QUICK, Algorithm, Card
-from understudy.game.next_moments import NextMoments, Probes, best_response, importance, payoff
+from understudy.game.next_moments import NextMoments, Probes, best_response, importance, nearest, payoff
 from understudy.game.players import gradient, repeat
 from understudy.game.sampling import Rows, take
 from understudy.policies import Binned, Carry, Categorical, Normalized, Policy, Timed, TimeIndexed
@@ -298,8 +298,3 @@ class IFAIL(Algorithm):
         if self.time == "steps":
             return TimeIndexed(jax.vmap(one)(jax.random.split(key, spec.horizon)))
         return Timed(one(key), spec.horizon) if self.time == "input" else one(key)
-
-
-def nearest(points: Array, act: Array) -> Int[Array, ""]:
-    """The number of the action that was taken."""
-    return jnp.abs(points - act).reshape(len(points), -1).sum(1).argmin().astype(jnp.int32)
