@@ -173,7 +173,7 @@ def train_line(name):
     """A small run on `Line`: a function that repeats it, its result, and the held-out payoffs of untrained and last
     policies of two seeds."""
     cls = find(name)
-    env = Line(discrete="continuous" not in cls.card.actions)
+    env = Line(discrete="continuous" not in cls.card.actions, shown=cls.card.observations)
     demos, test = (us.record(env, env.expert(), episodes=40, seed=seed) for seed in (0, 1))
     usual = COLLECTING if cls.card.moments == "reward" else LEARNING
     own = {field.name for field in dataclasses.fields(cls)}

@@ -67,26 +67,29 @@ class Drift(Environment):
 class Line(Environment):
     """States are drawn independently of the action; the expert's action is linear in the state.
 
-    With it, every algorithm can be seen to learn in seconds: one that matches moments has to match the actions.
+    With it, every algorithm can be seen to learn in seconds: one that matches moments has to match the actions. For
+    algorithms that never see the expert's actions, `shown` adds the last state and action to the observation.
     """
 
     discrete: bool = eqx.field(static=True, default=False)
+    shown: bool = eqx.field(static=True, default=False)
     name: ClassVar[str] = "Line"
     about: ClassVar[str] = "a linear expert for tests"
 
     @property
     def spec(self):
-        return Spec((2,), us.Discrete(3) if self.discrete else us.Continuous((-1.0,), (1.0,)), 8)
+        space = us.Discrete(3) if self.discrete else us.Continuous((-1.0,), (1.0,))
+        return Spec((5 if self.shown else 2,), space, 8)
 
     def reset(self, key):
         obs = jax.random.uniform(key, (2,), minval=-1, maxval=1)
-        return obs, obs
+        return obs, self._observed(obs, jnp.zeros(2), jnp.zeros(1))
 
     def step(self, state, act, key):
         new = jax.random.uniform(key, (2,), minval=-1, maxval=1)
-        wanted = self.expert().mode(start(), state)
+        wanted = self.expert().mode(start(), self._observed(state, state, jnp.zeros(1)))
         cost = (act != wanted).astype(jnp.float32) if self.discrete else jnp.square(act - wanted).sum()
-        return Timestep(new, new, -cost, jnp.array(False))
+        return Timestep(new, self._observed(new, state, jnp.ravel(act)), -cost, jnp.array(False))
 
     def set_state(self, obs, t):
         return obs, obs
@@ -94,5 +97,11 @@ class Line(Environment):
     def expert(self):
         if self.discrete:
             weights = jnp.array([[4.0, 0.0, -4.0], [0.0, 0.0, 0.0]])
-            return Categorical(MLP((weights,), (jnp.array([0.0, 1.0, 0.0]),), "identity"))
-        return Deterministic(MLP((jnp.array([[0.5], [-0.3]]),), (jnp.array([0.1]),), "identity"))
+            return Categorical(self._linear(weights, jnp.array([0.0, 1.0, 0.0])))
+        return Deterministic(self._linear(jnp.array([[0.5], [-0.3]]), jnp.array([0.1])))
+
+    def _linear(self, weights, bias):
+        return MLP((weights,), (bias,), "identity", (0, 1) if self.shown else None)
+
+    def _observed(self, state, before, act):
+        return jnp.concatenate([state, before, act]) if self.shown else state

@@ -11,6 +11,7 @@ from understudy.collect.starts import demonstrated_starts
 from understudy.collect.steps import JaxSteps, StepsCollector
 from understudy.collect.worker import STEP_TIMEOUT, worker_count
 from understudy.collect.worker_collector import WorkerCollector
+from understudy.core.errors import SettingError
 from understudy.core.types import Dataset
 from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.envs.values import ActionValueEstimator
@@ -41,6 +42,11 @@ def collector_for(
         count = worker_count(env, len(seeds)) if workers is None else workers
         return WorkerCollector(env, seeds, algorithm.schedule, algorithm.rounds, count, step_timeout, starts)
     queried = as_expert(expert, env) if "expert" in algorithm.card.needs else None
+    if queried is not None and queried.respondent is not None and algorithm.expert_acts:
+        raise SettingError(
+            f"{algorithm.card.title} lets the expert act within episodes, and {queried.name} answers after them: use "
+            "an expert that is a policy or a function"
+        )
     values = None
     if queried is not None and algorithm.card.values:
         queried = queried.with_values(env, algorithm.card.title)

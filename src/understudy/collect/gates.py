@@ -69,8 +69,8 @@ class Gate(eqx.Module):
         gate_key, answer_key = jax.random.split(key)
         carry, query, expert_acts = decide(self.algorithm, self.state, memory.carry, obs, act, gate_key)
         may_ask = memory.queries < _most(self.algorithm)
-        query, expert_acts = (query | expert_acts) & may_ask, expert_acts & may_ask
-        by_expert = expert_acts & (memory.queries < self.budget)
+        by_expert = expert_acts & may_ask & (memory.queries < self.budget)
+        query = (query & may_ask) | by_expert
         answer = query_expert(self.expert, self.deterministic, t, obs, answer_key)
         carry = tell(self.algorithm, self.state, carry, obs, act, answer, by_expert)
         act = jnp.where(by_expert, answer, act)
@@ -102,8 +102,8 @@ class HostGate:
         keys = jax.random.split(jax.random.fold_in(self.key, t), len(obs))
         self.carry, query, expert_acts = _decide(self.algorithm, self.state, self.carry, obs, actions, keys)
         may_ask = alive & (self.queries < _most(self.algorithm))
-        query = (np.asarray(query) | np.asarray(expert_acts)) & may_ask
         by_expert = np.asarray(expert_acts) & may_ask & (self.queries < self.budget)
+        query = (np.asarray(query) & may_ask) | by_expert
         if by_expert.any():
             own, actions = actions, np.array(actions)
             actions[by_expert] = self.query(obs[by_expert], np.full(int(by_expert.sum()), t, np.int32))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from understudy.core.errors import SpecError
 from understudy.core.spec import MOST_STEPS, Continuous, Discrete, MultiDiscrete, Spec, action_kind
 from understudy.core.text import quoted
-from understudy.deploy.forward import Node
+from understudy.deploy.forward import MOST_POINTS, Node
 
 ACTIVATIONS = ("relu", "tanh", "identity")
 
@@ -45,6 +45,11 @@ class _Check:
     def policy(self, policy: Any, stack: tuple[int, ...], reach: float) -> None:
         if _is(policy, "Normalized"):
             self.policy(policy.policy, stack, self.normalization(policy.normalization, stack, reach))
+        elif _is(policy, "Timed"):
+            whole = type(policy.horizon) is int and 1 <= policy.horizon <= MOST_STEPS
+            _need(whole and len(self.spec.obs_shape) == 1, f"the horizon is {quoted(repr(policy.horizon))}")
+            wider = replace(self.spec, obs_shape=(self.spec.obs_size + 1,), obs_parts=())
+            _Check(wider, self.diverged).policy(policy.policy, stack, reach)
         elif _is(policy, "TimeIndexed"):
             self.policy(policy.policies, (*stack, _count(policy.policies, stack)), reach)
         elif _is(policy, "Ensemble"):
@@ -68,13 +73,16 @@ class _Check:
         kinds: dict[str, tuple[str, ...]] = {
             "discrete": ("Categorical",),
             "multi-discrete": ("Independent",),
-            "continuous": ("Deterministic", "Gaussian", "StateDependent"),
+            "continuous": ("Deterministic", "Gaussian", "StateDependent", "Binned"),
         }
         found = policy.kind if isinstance(policy, Node) else type(policy).__name__
         _need(_is(policy, *kinds[action_kind(space)]), f"a {found} for {action_kind(space)} actions")
         if isinstance(space, MultiDiscrete):
             _need(policy.nvec == space.nvec, f"nvec is {quoted(repr(policy.nvec))}")
-        self.network(policy.net, stack, self.spec.action_size * (2 if policy.kind == "Gaussian" else 1), reach)
+        outputs = self.spec.action_size * (2 if policy.kind == "Gaussian" else 1)
+        if policy.kind == "Binned":
+            outputs = self.grid(policy)
+        self.network(policy.net, stack, outputs, reach)
         if policy.kind == "Deterministic":
             _need(isinstance(policy.squash, bool), f"squash is {quoted(repr(policy.squash))}")
             _need(policy.clip is None or _is_number(policy.clip, 0, LARGEST), f"clip is {quoted(repr(policy.clip))}")
@@ -90,6 +98,13 @@ class _Check:
             _need(_is_number(policy.clip, 0, LARGEST), f"clip is {quoted(repr(policy.clip))}")
             whole = isinstance(policy.hold, int) and _is_number(policy.hold, 0, MOST_STEPS)
             _need(whole, f"hold is {quoted(repr(policy.hold))}")
+
+    def grid(self, policy: Any) -> int:
+        """The number of actions of a policy on a grid."""
+        whole = type(policy.bins) is int and 2 <= policy.bins <= MOST_POINTS and policy.size == self.spec.action_size
+        within = whole and policy.size * math.log(policy.bins) <= math.log(MOST_POINTS) + 1e-9
+        _need(within, f"bins is {quoted(repr(policy.bins))} in {quoted(repr(policy.size))} dimensions")
+        return int(policy.bins**policy.size)
 
     def network(self, net: Any, stack: tuple[int, ...], outputs: int, reach: float) -> None:
         shape = self.spec.obs_shape

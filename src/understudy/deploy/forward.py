@@ -10,6 +10,8 @@ import numpy as np
 
 MAX_SEED = 2**31 - 1
 """Noise seeds are int32 numbers below this."""
+MOST_POINTS = 10_000
+"""Points of a grid of actions."""
 FIELDS = {
     "MLP": ("weights", "biases", "activation", "input_indices"),
     "Normalization": ("obs_mean", "obs_std", "act_center", "act_scale", "obs_clip"),
@@ -18,9 +20,11 @@ FIELDS = {
     "Deterministic": ("net", "squash", "clip"),
     "Gaussian": ("net", "log_std_min", "log_std_max", "bound"),
     "StateDependent": ("net", "log_std", "clip", "hold"),
+    "Binned": ("net", "bins", "size"),
     "Tabular": ("table",),
     "Ensemble": ("members",),
     "TimeIndexed": ("policies",),
+    "Timed": ("policy", "horizon"),
     "Normalized": ("policy", "normalization"),
 }
 """The classes of a policy's parts, and their fields."""
@@ -84,6 +88,18 @@ def split(out: Any, nvec: tuple[int, ...]) -> list[Any]:
     """A network's outputs for each of several categoricals."""
     ends = np.cumsum(nvec).tolist()
     return [out[..., end - size : end] for end, size in zip(ends, nvec, strict=True)]
+
+
+def grid_point(index: Any, bins: int, size: int, xp: Any = np) -> Any:
+    """The points of a grid in [-1, 1]^size with these numbers, `bins` in each dimension."""
+    digits = xp.stack([index // bins**i % bins for i in range(size)], axis=-1)
+    return (2 * digits / (bins - 1) - 1).astype(np.float32)
+
+
+def with_time(t: Any, obs: Any, horizon: int, xp: Any = np) -> Any:
+    """Observations followed by t/T."""
+    share = (xp.minimum(t, horizon) / horizon).astype(obs.dtype)[..., None]
+    return xp.concatenate([obs, xp.broadcast_to(share, (*obs.shape[:-1], 1))], axis=-1)
 
 
 def softmax(logits: Any, xp: Any = np) -> Any:
@@ -163,7 +179,7 @@ def nodes(value: Any) -> list[Any]:
 
 def scores(policy: Any, obs: np.ndarray) -> np.ndarray:
     """Numbers for each discrete action: logits of a categorical policy, else probabilities."""
-    if policy.kind == "Categorical":
+    if policy.kind in ("Categorical", "Binned"):
         return network(policy.net, obs)
     if policy.kind == "Tabular":
         return policy.table[obs]
@@ -191,6 +207,8 @@ def act(policy: Any, state: Any, obs: np.ndarray, random: np.random.Generator | 
             noise = np.exp(policy.log_std) * held_noise(policy.log_std.shape, policy.hold, state.t, state.drawn)
             mean = mean + (hidden[..., None, :] @ noise)[..., 0, :]
         return np.tanh(mean)
+    if kind == "Timed":
+        return act(policy.policy, state, with_time(state.t, obs, policy.horizon), random)
     if kind == "TimeIndexed":
         return _by_time(policy.policies, state, obs, random)
     if kind == "Ensemble" and policy.members.kind == "Deterministic":
@@ -202,9 +220,10 @@ def act(policy: Any, state: Any, obs: np.ndarray, random: np.random.Generator | 
         return np.stack([logits.argmax(-1) for logits in noisy], axis=-1)
     found = scores(policy, obs)
     if random is not None:
-        logits = found if kind == "Categorical" else log_weights(found)
+        logits = found if kind in ("Categorical", "Binned") else log_weights(found)
         found = logits + random.gumbel(size=logits.shape)
-    return found.argmax(-1)
+    chosen = found.argmax(-1)
+    return grid_point(chosen, policy.bins, policy.size) if kind == "Binned" else chosen
 
 
 def _by_time(policies: Any, state: Any, obs: np.ndarray, random: np.random.Generator | None) -> np.ndarray:

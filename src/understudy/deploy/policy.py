@@ -58,7 +58,7 @@ class Policy:
         self._limit = None if limit is None else np.array(limit, np.float32)
         found = {node.kind: node for node in nodes(self._policy)}
         self._states = found["Tabular"].table.shape[-2] if "Tabular" in found else None
-        self.stateless = "TimeIndexed" not in found and self._limit is None
+        self.stateless = not {"TimeIndexed", "Timed"} & set(found) and self._limit is None
         """Whether it has no memory within an episode."""
         self._started, self._held = False, np.asarray(np.nan, np.float32)
         self._memory: State | None = None
@@ -130,7 +130,7 @@ class Policy:
         """The state with new entries where an episode begins."""
         t, drawn, last = np.zeros(count, np.int32), np.zeros(count, np.int32), None
         inner = self._policy
-        while inner.kind == "Normalized":
+        while inner.kind in ("Normalized", "Timed"):
             inner = inner.policy
         if inner.kind == "StateDependent":
             drawn = random.integers(MAX_SEED, size=count, dtype=np.int32)

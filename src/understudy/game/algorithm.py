@@ -55,6 +55,8 @@ class Card:
     """Whether it queries the expert for action values instead of actions."""
     fixed: bool = False
     """Whether f never moves: a fixed loss, or a fixed reward."""
+    observations: bool = False
+    """Whether it learns from observations alone: it never sees the expert's actions."""
 
     @property
     def bound(self) -> str:
@@ -103,6 +105,8 @@ class Algorithm(eqx.Module):
     """Share of the episodes that begin at a demonstrated step. Reward-moment algorithms have a field of this name."""
     expert_gates: ClassVar[bool] = False
     """Whether the expert decides where it acts: a person at the console takes over, and is asked nothing."""
+    expert_acts: ClassVar[bool] = False
+    """Whether it learns only where the expert acts within the learner's episodes, by its `gate`."""
     exploring: ClassVar[float] = 1.0
     """For algorithms that query action values: the probability that the action is drawn uniformly."""
 
@@ -164,7 +168,8 @@ class Algorithm(eqx.Module):
         """(the gate's memory, whether to query the expert here, whether the expert acts here).
 
         Called at each step of an episode with the learner's action `act`. Where the expert acts it is also queried, and
-        its action is its answer. Answers are counted against the budget; without budget left the learner acts.
+        its action is its answer. Answers are counted against the budget; without budget left the learner acts, and the
+        expert is queried only if `gate` says so.
         """
         return carry, jnp.asarray(True), jnp.asarray(False)
 

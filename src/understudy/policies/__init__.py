@@ -12,11 +12,13 @@ from understudy.policies.gaussian import Gaussian, NetworkPolicy, Squashed, Stat
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
 from understudy.policies.saved import load_policy
+from understudy.policies.wrapped import Binned, Timed
 
 __all__ = [
     "MLP",
     "Activation",
     "Actor",
+    "Binned",
     "Carry",
     "Categorical",
     "Deterministic",
@@ -32,6 +34,7 @@ __all__ = [
     "StateDependent",
     "Tabular",
     "TimeIndexed",
+    "Timed",
     "deterministic_policy",
     "ensemble",
     "independent_policy",

@@ -22,15 +22,19 @@ from understudy.deploy.structure import describe_spec
 from understudy.policies.base import Carry, Policy, step
 from understudy.policies.combined import Tabular, TimeIndexed
 from understudy.policies.structure import describe, rebuild
+from understudy.policies.wrapped import Timed
 
 if TYPE_CHECKING:
     from understudy.policies.export.checking import Written
+
+CLOCKS = (TimeIndexed, Timed)
+"""Policies that depend on the time step."""
 
 
 class Actor:
     """A trained policy. Call it with one observation or a batch to get deterministic actions.
 
-    `predict` has the signature of Stable-Baselines3. Its `state` is the memory of time-indexed policies within an
+    `predict` has the signature of Stable-Baselines3. Its `state` is the memory of time-dependent policies within an
     episode.
     """
 
@@ -39,7 +43,7 @@ class Actor:
         self.spec = spec
         self.about = dict(about or {})
         """Where it comes from: algorithm, seed, episodes, environment."""
-        self.stationary = not any(isinstance(node, TimeIndexed) for node in _nodes(policy, TimeIndexed))
+        self.stationary = not any(isinstance(node, CLOCKS) for node in _nodes(policy, CLOCKS))
         tables = [node.table for node in _nodes(self.policy, Tabular) if isinstance(node, Tabular)]
         self._states = tables[0].shape[-2] if tables else None
         space = spec.action
@@ -113,8 +117,8 @@ class Actor:
         return f"Actor({about})"
 
 
-def _nodes(policy: Any, kind: type) -> list[Any]:
-    """The leaves of a policy, with the nodes of one class in place of their leaves."""
+def _nodes(policy: Any, kind: type | tuple[type, ...]) -> list[Any]:
+    """The leaves of a policy, with the nodes of these classes in place of their leaves."""
     return jax.tree.leaves(policy, is_leaf=lambda x: isinstance(x, kind))
 
 

@@ -13,6 +13,7 @@ from understudy.policies.combined import Ensemble, Normalized, Tabular, TimeInde
 from understudy.policies.gaussian import Gaussian, StateDependent
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
+from understudy.policies.wrapped import Binned, Timed
 
 CLASSES: dict[str, type[eqx.Module]] = {
     cls.__name__: cls
@@ -28,6 +29,8 @@ CLASSES: dict[str, type[eqx.Module]] = {
         StateDependent,
         Tabular,
         TimeIndexed,
+        Binned,
+        Timed,
     )
 }
 

@@ -10,6 +10,7 @@ recoverability   H, classification errors                       section 4.5
 solvers          certified equilibria, primal and dual          section 5
 classical        MaxEnt IOC, MMP, LEARCH, Abbeel and Ng         section 7.1
 daequil          the two on-Q losses and their assumptions      supplement
+ifail            games on next states, forward in time          table 2
 mixed, psdp      mixed moments, reward-plus-Q, PSDP             supplement
 survival         early termination and the sign of a reward     section 6.2
 resets           search with and without expert resets          section 7.2

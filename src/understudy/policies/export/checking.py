@@ -13,7 +13,7 @@ from understudy.core.paths import check_no_own_directory, check_own_file
 from understudy.core.types import Continuous
 from understudy.core.version import __version__
 from understudy.deploy import Policy
-from understudy.deploy.forward import Node, State, encode_obs, network, nodes, scores, split
+from understudy.deploy.forward import Node, State, encode_obs, network, nodes, scores, split, with_time
 from understudy.deploy.policy import FORMAT
 from understudy.deploy.structure import describe_spec
 from understudy.policies.actor import Actor
@@ -154,9 +154,12 @@ class Export:
         for row in np.unique(np.nonzero(got != expected)[0]):
             inner = self.policy
             obs = trial["observation"][row : row + 1]
-            while inner.kind in ("Normalized", "TimeIndexed"):
+            while inner.kind in ("Normalized", "TimeIndexed", "Timed"):
                 if inner.kind == "Normalized":
                     obs = encode_obs(inner.normalization, obs)
+                    inner = inner.policy
+                elif inner.kind == "Timed":
+                    obs = with_time(trial["t"][row : row + 1], obs, inner.horizon)
                     inner = inner.policy
                 else:
                     inner = inner.policies.at(int(trial["t"][row]))

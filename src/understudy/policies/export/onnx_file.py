@@ -22,7 +22,7 @@ from understudy.core.paths import REPLACE, check_new_file, check_own_file
 from understudy.core.storage import atomic_file
 from understudy.core.types import Continuous
 from understudy.core.version import __version__
-from understudy.deploy.forward import FIELDS, Node
+from understudy.deploy.forward import FIELDS, Node, grid_point
 from understudy.policies.export.checking import TOLERANCE, Export, Written
 
 FLOAT, BOOL = 1, 9
@@ -123,6 +123,15 @@ class Graph:
             action = self.policy(policy.policies, obs)
             self.time = None
             return action
+        if policy.kind == "Timed":
+            time = self.add("Min", self.add("Cast", "t", to=FLOAT), self.constant(policy.horizon))
+            column = self.add("Unsqueeze", time, self.constant([1], np.int64))
+            time = self.add("Div", column, self.constant(policy.horizon))
+            return self.policy(policy.policy, self.add("Concat", obs, time, axis=1))
+        if policy.kind == "Binned":
+            points = grid_point(np.arange(policy.bins**policy.size), policy.bins, policy.size)
+            chosen = self.add("ArgMax", self.network(policy.net, obs), axis=-1, keepdims=0)
+            return self.add("Gather", self.constant(points), chosen, axis=0)
         if policy.kind == "Deterministic":
             return self.squashed(policy, self.network(policy.net, obs))
         if policy.kind == "Gaussian":  # the first half of the outputs is the mean

@@ -1,0 +1,79 @@
+"""Policies around a network: one that chooses among a grid of continuous actions, and one that sees the time."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from understudy.core.arrays import Array, Source, categorical, namespace
+from understudy.deploy import forward
+from understudy.policies.base import Carry, Policy, start
+from understudy.policies.networks import MLP
+
+
+class Binned(Policy):
+    """π(a | s) = softmax(net(s))_i for the i-th point a of a grid in [-1, 1]^d, `bins` in each dimension."""
+
+    net: MLP
+    bins: int = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+    """d, the dimensions of an action."""
+
+    @classmethod
+    def init(
+        cls,
+        key: Key[Array, ""],
+        obs: int,
+        size: int,
+        bins: int,
+        hidden: tuple[int, ...],
+        input_indices: tuple[int, ...] | None = None,
+    ) -> "Binned":
+        return cls(MLP.init(key, obs, hidden, bins**size, input_indices=input_indices), bins, size)
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return start(shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self._point(namespace(obs).argmax(self.net(obs), axis=-1))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return self._point(categorical(source, self.net(obs)))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        raise TypeError("a policy on a grid of actions has no density: use a Gaussian policy")
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        logits = self.net(obs)
+        return self._point(jnp.arange(logits.shape[-1])), jax.nn.softmax(logits)
+
+    def _point(self, index: Array) -> Array:
+        return forward.grid_point(index, self.bins, self.size, namespace(index))
+
+
+class Timed(Policy):
+    """A policy that gets t/T as one more number of the observation."""
+
+    policy: Policy
+    horizon: int = eqx.field(static=True)
+    """T. Later time steps count as T."""
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return self.policy.reset(source, shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self.policy.mode(carry, self._seen(carry, obs))
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        return self.policy.draw(carry, self._seen(carry, obs), source)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return self.policy.log_prob(carry, self._seen(carry, obs), act)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return self.policy.support(carry, self._seen(carry, obs), source)
+
+    def _seen(self, carry: Carry, obs: Any) -> Any:
+        return forward.with_time(carry.t, obs, self.horizon, namespace(obs))
