@@ -30,19 +30,19 @@ def visible(obs: Float[Array, "... obs"], seen: tuple[int, ...] | None) -> Float
     return jnp.where(np.isin(np.arange(obs.shape[-1]), seen), obs, 0)
 
 
-def check_features(features: Any) -> None:
+def check_features(features: Any, name: str = "moments") -> None:
     """Raise unless the setting is None or a function of two arguments that can be a part of a compiled program."""
     if features is None:
         return
     if not callable(features):
-        raise SettingError(f"moments is {features!r}: give a function of (obs, act)")
+        raise SettingError(f"{name} is {features!r}: give a function of (obs, act)")
     try:
         hash(features)
     except TypeError:
-        raise SettingError(f"moments is a {type(features).__name__} that has no hash: put it in a function") from None
+        raise SettingError(f"{name} is a {type(features).__name__} that has no hash: put it in a function") from None
     taken = parameters(features, 2)
     if taken is not None:
-        raise SettingError(f"moments takes {taken}: give a function of (obs, act)")
+        raise SettingError(f"{name} takes {taken}: give a function of (obs, act)")
 
 
 def evaluate(features: Features, obs: Array, act: Array, width: int | None = None) -> Float[Array, " k"]:

@@ -40,7 +40,7 @@ from understudy.train import loop
 from understudy.train.candidates import PARTS
 from understudy.train.checkpoints import Checkpoint, digest
 from understudy.train.completing import completed
-from understudy.train.contract import check_moments
+from understudy.train.contract import check_moments, with_cost
 from understudy.train.demonstrated import demonstrations_of, record_demonstrations, records_expert
 from understudy.train.final import Player, final_policies
 from understudy.train.logs import Logs
@@ -162,7 +162,8 @@ def imitate(
         )
     count_list = _counts(episodes, demonstrations)
     _notice_constants(demonstrations.first(max(count_list)))
-    check_size(algorithm, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
+    learner = with_cost(algorithm, env, demonstrations.first(max(count_list)))
+    check_size(learner, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
     seed_list = as_seeds(seeds)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
     check_moments(algorithm, demonstrations.first(max(count_list)))
@@ -180,7 +181,7 @@ def imitate(
         seen = {"policy_obs": spec.policy_obs, "critic_obs": spec.critic_obs}
         named_parts = {"settings": named, "demonstrations": data, "seeds": seed_list, "candidates": kept_parts, **seen}
         place = Checkpoint(checkpoint, named_parts)
-    collector = collector_for(algorithm, env, queried, [seed for _, seed in pairs], workers, step_timeout)
+    collector = collector_for(learner, env, queried, [seed for _, seed in pairs], workers, step_timeout)
     environment = None if env is None else named_env(given, env)
     request = {
         "algorithm": {
@@ -204,14 +205,14 @@ def imitate(
             f"{algorithm.card.title} on {demonstrations.env or 'demonstrations'}", progress
         ) as report:
             trained = loop.train(
-                algorithm, spec, training, keys, collector, report, place, visit, held, log, kept_parts
+                learner, spec, training, keys, collector, report, place, visit, held, log, kept_parts
             )
             criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
             player = None
             if env is not None and not trained.interrupted and (judging or select == "return" or keep):
                 player = Player(env, workers, step_timeout)
             runs, actors, candidates = final_policies(
-                algorithm, spec, trained, pairs, criteria, demonstrations.env, player, select, report
+                learner, spec, trained, pairs, criteria, demonstrations.env, player, select, report
             )
         if log is not None:
             log.end(runs)
@@ -252,7 +253,8 @@ def _check_needs(algorithm: Any, env: Any, expert: Any) -> None:
     if not isinstance(algorithm, Algorithm):
         raise SettingError(f"algorithm is {algorithm!r}: give a value such as understudy.bc()")
     card = algorithm.card
-    given = {"demonstrations": True, "environment": env is not None, "expert": expert is not None}
+    # The cost may be the environment's, see `contract.with_cost`.
+    given = {"demonstrations": True, "environment": env is not None, "expert": expert is not None, "cost": True}
     for need in card.needs:
         if not given[need]:
             raise NeedsError(f"{card.title} matches {card.moments} moments, which needs {NEED_WORDS[need]}")

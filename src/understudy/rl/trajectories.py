@@ -1,0 +1,62 @@
+"""A round's steps as episodes, and the quadratic expansion of a cost along them."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from understudy.core.types import Dataset, Transition
+from understudy.rl.lqr import Quadratic
+
+UNSEEN = 1e-6
+"""The weight of a step after an episode's end, so that a time step that no episode reaches has a cost."""
+
+
+def as_episodes(steps: Dataset, count: int, horizon: int, padding: Transition) -> tuple[Transition, Bool[Array, "n t"]]:
+    """Steps that lie end to end, as (episodes, time) arrays, and which of these are real.
+
+    The last step of an episode is repeated after its end. Episodes without a step are `padding`.
+    """
+    real = steps.mask
+    episode = jnp.cumsum((steps.steps.t == 0) & real) - 1
+    place = jnp.where(real & (episode >= 0) & (episode < count), episode * horizon + steps.steps.t, count * horizon)
+    mask = jnp.zeros(count * horizon, bool).at[place].set(True, mode="drop").reshape(count, horizon)
+    last = jnp.maximum(mask.sum(1) - 1, 0)
+    rows = jnp.minimum(jnp.arange(horizon), last[:, None])
+
+    def arranged(x: Array, filler: Array) -> Array:
+        empty = jnp.broadcast_to(filler, (count * horizon, *x.shape[1:]))
+        grid = empty.at[place].set(x, mode="drop").reshape(count, horizon, *x.shape[1:])
+        return jnp.take_along_axis(grid, rows.reshape(*rows.shape, *(1,) * (x.ndim - 1)), axis=1)
+
+    return jax.tree.map(arranged, steps.steps, padding), mask
+
+
+def quadratic_cost(
+    cost: Callable[[Float[Array, " x"], Float[Array, " u"]], Float[Array, ""]],
+    states: Float[Array, "t n x"],
+    actions: Float[Array, "t n u"],
+    mask: Bool[Array, "t n"],
+) -> Quadratic:
+    """The mean of the cost's second-order expansions around the samples of each time step.
+
+    Negative eigenvalues of the Hessian are set to 0, so that the cost has a minimum. The expansion has the samples'
+    mean value and gradient at their mean.
+    """
+    size = states.shape[2]
+    points = jnp.concatenate([states, actions], axis=2)
+    weight = jnp.where(mask, 1.0, UNSEEN)
+    weight = weight / weight.sum(1, keepdims=True)
+
+    def joint(z: Array) -> Array:
+        return cost(z[:size], z[size:])
+
+    each = jax.vmap(jax.vmap(lambda z: (joint(z), jax.grad(joint)(z), jax.hessian(joint)(z))))(points)
+    value, slope, curvature = (jnp.einsum("tn,tn...->t...", weight, x) for x in each)
+    center = jnp.einsum("tn,tnz->tz", weight, points)
+    values, vectors = jnp.linalg.eigh((curvature + jnp.swapaxes(curvature, 1, 2)) / 2)
+    hessian = jnp.einsum("tij,tj,tkj->tik", vectors, jnp.maximum(values, 0), vectors)
+    pull = jnp.einsum("tij,tj->ti", hessian, center)
+    constant = value - jnp.einsum("ti,ti->t", slope, center) + 0.5 * jnp.einsum("ti,ti->t", pull, center)
+    return Quadratic(hessian, slope - pull, constant)
