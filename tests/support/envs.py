@@ -64,3 +64,11 @@ class Line(Environment):
             weights = jnp.array([[4.0, 0.0, -4.0], [0.0, 0.0, 0.0]])
             return Categorical(MLP((weights,), (jnp.array([0.0, 1.0, 0.0]),), "identity"))
         return Deterministic(MLP((jnp.array([[0.5], [-0.3]]),), (jnp.array([0.1]),), "identity"))
+
+    def cost(self):
+        return distance_on_line
+
+
+def distance_on_line(obs, act):
+    """Minus `Line`'s reward."""
+    return jnp.square(act - Line().expert().mode(start(), obs)).sum()

@@ -50,3 +50,8 @@ def not_finite(cost: Cost, obs: Array, act: Array) -> Bool[np.ndarray, " n"]:
         return ~jnp.stack([jnp.isfinite(leaf).all() for side in sides for leaf in jax.tree.leaves(side(s, a))]).all()
 
     return np.asarray(jax.jit(jax.vmap(bad))(jnp.asarray(obs), jnp.asarray(act)))
+
+
+def squares(obs: Float[Array, " obs"], act: Float[Array, " act"]) -> Float[Array, ""]:
+    """‖s‖² + ‖a‖²: go to the origin, and stay there."""
+    return jnp.square(obs).sum() + jnp.square(act).sum()

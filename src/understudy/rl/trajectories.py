@@ -39,10 +39,10 @@ def quadratic_cost(
     actions: Float[Array, "t n u"],
     mask: Bool[Array, "t n"],
 ) -> Quadratic:
-    """The mean of the cost's second-order expansions around the samples of each time step.
+    """A quadratic cost for each time step, from the cost's second-order expansions around the samples.
 
-    Negative eigenvalues of the Hessian are set to 0, so that the cost has a minimum. The expansion has the samples'
-    mean value and gradient at their mean.
+    It has their mean Hessian, whose negative eigenvalues are set to 0 so that there is a minimum, their mean gradient
+    at the samples' mean, and their mean value on average over the samples.
     """
     size = states.shape[2]
     points = jnp.concatenate([states, actions], axis=2)
@@ -57,6 +57,6 @@ def quadratic_cost(
     center = jnp.einsum("tn,tnz->tz", weight, points)
     values, vectors = jnp.linalg.eigh((curvature + jnp.swapaxes(curvature, 1, 2)) / 2)
     hessian = jnp.einsum("tij,tj,tkj->tik", vectors, jnp.maximum(values, 0), vectors)
-    pull = jnp.einsum("tij,tj->ti", hessian, center)
-    constant = value - jnp.einsum("ti,ti->t", slope, center) + 0.5 * jnp.einsum("ti,ti->t", pull, center)
-    return Quadratic(hessian, slope - pull, constant)
+    gradient = slope - jnp.einsum("tij,tj->ti", hessian, center)
+    quadratic = 0.5 * jnp.einsum("tn,tni,tij,tnj->t", weight, points, hessian, points)
+    return Quadratic(hessian, gradient, value - quadratic - jnp.einsum("ti,ti->t", gradient, center))

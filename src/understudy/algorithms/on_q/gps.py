@@ -45,7 +45,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from understudy.core.errors import SettingError, check_layers, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec
 from understudy.game import QUICK, Algorithm, Card
-from understudy.game.costs import Cost, check_cost
+from understudy.game.costs import Cost, check_cost, squares
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.game.sampling import Rows, take
@@ -113,12 +113,19 @@ class GPS(Algorithm):
         actions=("continuous",),
         collects="episodes of controllers, from a few fixed starts",
         reference="Levine and Abbeel 2014",
-        next_states=False,
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 9}}
     has_critic: ClassVar[bool] = False
-    small: ClassVar[dict[str, Any]] = {}
-    learning: ClassVar[dict[str, Any]] = {}
+    small: ClassVar[dict[str, Any]] = {
+        "cost": squares,
+        "rounds": 2,
+        "gradient_steps": 2,
+        "batch_size": 8,
+        "hidden": (8,),
+        "conditions": 1,
+        "episodes_per_round": 2,
+    }
+    learning: ClassVar[dict[str, Any]] = {"rounds": 6, "conditions": 2, "episodes_per_round": 16}
 
     cost: Cost | str | None = eqx.field(static=True, default=None)
     """c(obs, act), in the environment's units, or module:function. Default: the environment's own, if it has one."""
