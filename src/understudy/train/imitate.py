@@ -29,8 +29,8 @@ from understudy.core.notices import notice
 from understudy.core.parts import columns
 from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.text import quoted
-from understudy.core.types import Dataset, action_kind
-from understudy.data import Demonstrations, load
+from understudy.core.types import ActionSpace, Dataset, action_kind
+from understudy.data import Demonstrations, bundled, load
 from understudy.data.holdout import kind_of
 from understudy.data.inspection import ranges
 from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished, named_env, public_name
@@ -41,7 +41,7 @@ from understudy.train.candidates import PARTS
 from understudy.train.checkpoints import Checkpoint, digest
 from understudy.train.completing import completed
 from understudy.train.contract import check_moments, with_cost
-from understudy.train.demonstrated import demonstrations_of, record_demonstrations, records_expert
+from understudy.train.demonstrated import demonstrations_of, explored, record_demonstrations, records_expert
 from understudy.train.final import Player, final_policies
 from understudy.train.logs import Logs
 from understudy.train.results import Result, Run, hyperparameters
@@ -84,7 +84,7 @@ def imitate(
         algorithm: A value such as `us.bc()`.
         demonstrations: `Demonstrations`, or what `understudy.load` takes. None: the bundled ones of `env`; or, if
             there are none or `expert` is not the one that recorded them, 25 episodes of the named or the bundled expert
-            (or as many as `episodes`).
+            (or as many as `episodes`). For an algorithm that needs none, episodes of random actions.
         env: The environment: all that `understudy.make` takes. Algorithms that do not need it take action bounds and
             horizon from it, and check the demonstrations against it. If it has no bounds, or no time limit, those of
             the demonstrations are used, and a warning says so.
@@ -140,6 +140,9 @@ def imitate(
         unclipped = env.without_bounds() if isinstance(env, GymnasiumEnvironment) else env
         expert = None if unclipped is None else as_expert(expert, unclipped, normalization=expert_normalization)
         demonstrations = _recorded(env, expert, most, workers, step_timeout)
+    explores = demonstrations is None and env is not None and _explores(algorithm, env)
+    if explores and env is not None:
+        demonstrations, holdout = explored(env, workers, step_timeout), 0.0
     env, demonstrations = _checked(algorithm, demonstrations, env)
     queried = None
     if env is not None and "expert" in algorithm.card.needs:
@@ -287,11 +290,22 @@ def _checked(
     if env is not None:
         env = completed(env, demonstrations)
         demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
-    kind = action_kind(demonstrations.action_space)
-    card = algorithm.card
+    _check_actions(algorithm, demonstrations.action_space)
+    return env, demonstrations
+
+
+def _check_actions(algorithm: Algorithm, space: ActionSpace) -> None:
+    kind, card = action_kind(space), algorithm.card
     if kind not in card.actions and not (kind == "multi-discrete" and algorithm.multi_discrete):
         raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
-    return env, demonstrations
+
+
+def _explores(algorithm: Algorithm, env: Environment | GymnasiumEnvironment) -> bool:
+    """Whether episodes of random actions take the place of demonstrations: there are none, and none are needed."""
+    if "demonstrations" in algorithm.card.needs or public_name(env) in bundled():
+        return False
+    _check_actions(algorithm, env.spec.action)
+    return True
 
 
 def _check_next_states(title: str, training: Dataset) -> None:
