@@ -1,5 +1,7 @@
 """Linear-quadratic control: exact solutions, divergences in closed form, fits of linear systems, and the KL limit."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -91,7 +93,11 @@ def test_costs_and_states_agree_with_sampled_episodes():
         np.testing.assert_allclose(np.cov(both.T), z.covariance[t], atol=0.01)
         sampled = 0.5 * np.einsum("ni,ij,nj->n", both, cost.hessian[t], both).mean()
         assert sampled == pytest.approx(float(expected_cost(cost, z)[t]), rel=0.02)
-        x = both @ np.asarray(dynamics.matrix[t]).T + dynamics.offset[t] + np.sqrt(0.05) * random.normal(size=(count, 2))
+        x = (
+            both @ np.asarray(dynamics.matrix[t]).T
+            + dynamics.offset[t]
+            + np.sqrt(0.05) * random.normal(size=(count, 2))
+        )
 
 
 def test_the_divergence_is_that_of_gaussians_in_closed_form_and_by_sampling():
@@ -160,7 +166,7 @@ def test_growing_weights_make_the_controller_agree_with_a_policy():
         apart = divergence(own, policy, found.marginals)
         weights, gaps = weights + 5.0 * apart, [*gaps, float(apart.sum())]
     assert gaps[-1] < 0.02 * gaps[0]
-    assert all(later <= earlier + 1e-9 for earlier, later in zip(gaps[1:], gaps[2:], strict=False))
+    assert all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(gaps[1:]))
 
 
 def rolled_out(random, time, count, noise=0.0, offset=(0.1, 0.0)):

@@ -220,7 +220,7 @@ def _one_by_one(
     gate: HostGate | None,
     starts: np.ndarray | None = None,
 ) -> Episodes:
-    """Episodes one after the other, in an environment that cannot be copied. The policy draws its actions with `own`."""
+    """Episodes one after the other, in an environment that cannot be copied. Actions are drawn with the seeds `own`."""
     if gate is not None:
         raise SpecError(f"{env.name} cannot be copied, and a gate needs all its episodes at once: pass a function")
     alone = [None] * len(seeds) if starts is None else np.split(starts, len(starts))

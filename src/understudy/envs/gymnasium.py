@@ -24,7 +24,6 @@ from understudy.envs.pendulum import swing_up_cost
 from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, no_report, reason
 from understudy.game.costs import Cost
 
-
 COSTS: dict[str, Cost] = {"Pendulum-v1": swing_up_cost}
 """Costs of known environments."""
 

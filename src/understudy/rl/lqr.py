@@ -35,6 +35,8 @@ from jaxtyping import Array, Float
 
 SMALLEST_ETA, LARGEST_ETA = 1e-4, 1e8
 """Between these, η is searched. Costs are of order 1."""
+FACTORS = (0.1, 10.0)
+"""The range of a limit's factor."""
 BISECTIONS = 24
 """η is known to a factor of (LARGEST_ETA / SMALLEST_ETA)^(2^-BISECTIONS), which float32 does not resolve."""
 
@@ -89,7 +91,26 @@ class Improvement(NamedTuple):
     marginals: Marginals
 
 
-def backward(dynamics: Dynamics, cost: Quadratic, entropy: Float[Array, " t"], floor: float | Array = 0.0) -> Controller:
+class Progress(NamedTuple):
+    """How far a controller may move next: its limit is multiplied by `factor`."""
+
+    factor: Float[Array, "..."]
+    cost: Float[Array, "..."]
+    """Of the last episodes."""
+    promised: Float[Array, "..."]
+    """How much of it the next controller saves, if the model is right. 0: there is no model yet."""
+
+    def after(self, cost: Float[Array, "..."]) -> "Progress":
+        """After new episodes: the factor grows if they have saved more than half of what was promised."""
+        short = self.promised - (self.cost - cost)
+        ratio = jnp.clip(self.promised / (2 * jnp.maximum(short, 1e-6)), 0.5, 2.0)
+        factor = jnp.where(self.promised > 0, jnp.clip(self.factor * ratio, *FACTORS), self.factor)
+        return self._replace(factor=factor, cost=cost)
+
+
+def backward(
+    dynamics: Dynamics, cost: Quadratic, entropy: Float[Array, " t"], floor: float | Array = 0.0
+) -> Controller:
     """Lines 1 to 3: the best controller for costs minus entropy. `floor` is added to the variances of its actions."""
     size = dynamics.offset.shape[1]
     least = floor * jnp.eye(cost.gradient.shape[1] - size)

@@ -1,6 +1,7 @@
 """A round's steps as episodes, and the quadratic expansion of a cost along them."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,28 @@ from understudy.rl.lqr import Quadratic
 
 UNSEEN = 1e-6
 """The weight of a step after an episode's end, so that a time step that no episode reaches has a cost."""
+
+
+class Samples(NamedTuple):
+    """Episodes by their start, or those of one start."""
+
+    states: Float[Array, "... t m x"]
+    actions: Float[Array, "... t m u"]
+    following: Float[Array, "... t m x"]
+    """The next states."""
+    cost: Float[Array, "... t m"]
+    mask: Bool[Array, "... t m"]
+    """Which steps are real."""
+
+    @classmethod
+    def by_start(cls, starts: int, *columns: Array) -> "Samples":
+        """From arrays (episodes, time, ...) in which the episodes of a start follow each other."""
+        return cls(*(jnp.swapaxes(x.reshape(starts, -1, *x.shape[1:]), 1, 2) for x in columns))
+
+    @property
+    def mean_cost(self) -> Float[Array, ""]:
+        """Of a real step; 0 if there is none."""
+        return jnp.where(self.mask, self.cost, 0).sum() / jnp.maximum(self.mask.sum(), 1)
 
 
 def as_episodes(steps: Dataset, count: int, horizon: int, padding: Transition) -> tuple[Transition, Bool[Array, "n t"]]:

@@ -50,7 +50,7 @@ def check_moments(algorithm: Algorithm, demonstrations: Demonstrations) -> None:
 def with_cost(
     algorithm: Algorithm, env: Environment | GymnasiumEnvironment | None, demonstrations: Demonstrations
 ) -> Algorithm:
-    """The algorithm with its cost as a function, if it needs one: its own, or the environment's. Raises if none fits."""
+    """The algorithm with its cost, or the environment's, as a function, if it needs one. Raises if none fits."""
     if "cost" not in algorithm.card.needs or env is None:
         return algorithm
     given = algorithm.cost

@@ -207,9 +207,7 @@ def imitate(
         with display.reporting(
             f"{algorithm.card.title} on {demonstrations.env or 'demonstrations'}", progress
         ) as report:
-            trained = loop.train(
-                learner, spec, training, keys, collector, report, place, visit, held, log, kept_parts
-            )
+            trained = loop.train(learner, spec, training, keys, collector, report, place, visit, held, log, kept_parts)
             criteria = {count: held_out(spec, training, held, i * len(seed_list)) for i, count in enumerate(count_list)}
             player = None
             if env is not None and not trained.interrupted and (judging or select == "return" or keep):

@@ -54,36 +54,11 @@ from understudy.policies.base import Deterministic
 from understudy.policies.normalization import Normalization
 from understudy.rl.controllers import StartControllers
 from understudy.rl.linear_dynamics import fit_controller, fit_dynamics
-from understudy.rl.lqr import Controller, divergence, expected_cost, forward, improved
-from understudy.rl.trajectories import as_episodes, quadratic_cost
+from understudy.rl.lqr import Controller, Progress, divergence, expected_cost, forward, improved
+from understudy.rl.trajectories import Samples, as_episodes, quadratic_cost
 
 LARGEST_STEP = 10.0
 """KL_t is clipped to this where it increases λ_t: an early controller may be arbitrarily far from the network."""
-FACTORS = (0.1, 10.0)
-"""The range of the factors of ε."""
-
-
-class Samples(NamedTuple):
-    """Episodes by start, in normalized coordinates."""
-
-    states: Float[Array, "n t m x"]
-    actions: Float[Array, "n t m u"]
-    following: Float[Array, "n t m x"]
-    """The next states."""
-    cost: Float[Array, "n t m"]
-    mask: Bool[Array, "n t m"]
-    """Which steps are real."""
-
-
-class Progress(NamedTuple):
-    """What decides how far a start's controller moves next."""
-
-    factor: Float[Array, "..."]
-    """Multiplies ε."""
-    cost: Float[Array, "..."]
-    """Of a time step in the last episodes."""
-    promised: Float[Array, "..."]
-    """How much of it the next controller saves, if the model is right. 0: there is no model yet."""
 
 
 class GPSState(NamedTuple):
@@ -139,9 +114,9 @@ class GPS(Algorithm):
     """Actions in the first episodes: noise, or those of a network that clones the demonstrations, with noise."""
     initial_std: float = 0.5
     """Standard deviation of that noise. Actions have the range [-1, 1]."""
-    least_std: float = 0.05
+    least_std: float = 0.15
     """Standard deviation that the controllers' noise has at least."""
-    limit: float = 1.0
+    limit: float = 0.3
     """ε: KL divergence of a time step by which a controller may change in a round, on average."""
     weight: float = 0.01
     """Initial λ: what a nat between controller and network costs, as a fraction of the mean cost of a time step."""
@@ -191,13 +166,14 @@ class GPS(Algorithm):
 
     def update(self, state: GPSState, data: RoundData, key: Key[Array, ""]) -> tuple[GPSState, Info]:
         samples = self._samples(state, data)
-        scale = jnp.where(state.scale > 0, state.scale, _mean(jnp.abs(samples.cost), samples.mask))
+        begun = samples.mask.any()  # round 0 has no episodes
+        size = samples._replace(cost=jnp.abs(samples.cost)).mean_cost
+        scale = jnp.where(state.scale > 0, state.scale, jnp.where(size > 0, size, begun))
         acted = self._acted(state, samples)
         policy, memory, noise, loss = self._imitated(state, acted, samples, data.demonstrations, key)  # line 4
         new = state._replace(policy=policy, memory=memory, scale=scale)
         improve = jax.vmap(partial(self._improved, new, noise))
         controllers, weights, progress, metrics = improve(acted, state.weights, state.progress, samples)
-        begun = samples.mask.any()  # round 0 has no episodes
         kept = new._replace(controllers=controllers, weights=weights, progress=progress)
         new = jax.tree.map(lambda after, before: jnp.where(begun, after, before), kept, new)
         return new, Info({"loss": loss} | {name: jnp.where(begun, x.mean(), 0) for name, x in metrics.items()})
@@ -224,11 +200,7 @@ class GPS(Algorithm):
         padding = jax.tree.map(lambda x: x[0], data.demonstrations.steps)
         steps, mask = as_episodes(data.rollouts, self.episodes_per_round, state.weights.shape[1], padding)
         own, cost = state.normalization.encode(steps), jax.vmap(jax.vmap(self._cost))(steps.obs, steps.act)
-
-        def by_start(x: Array) -> Array:
-            return jnp.swapaxes(x.reshape(self.conditions, -1, *x.shape[1:]), 1, 2)
-
-        return Samples(*map(by_start, (own.obs, own.act, own.next_obs, cost, mask)))
+        return Samples.by_start(self.conditions, own.obs, own.act, own.next_obs, cost, mask)
 
     def _acted(self, state: GPSState, samples: Samples) -> Controller:
         """The controllers that have collected the samples."""
@@ -251,11 +223,12 @@ class GPS(Algorithm):
         rows, pairs = Rows.where(samples.mask.reshape(-1)), jax.tree.map(_flat, (samples.states, targets))
 
         def loss(policy: Deterministic, k: Key[Array, ""]) -> Float[Array, ""]:
-            row = rows.sample(k, (self.batch_size,))
+            sample_key, demonstrated_key = jax.random.split(k)
+            row = rows.sample(sample_key, (self.batch_size,))
             states, wanted = take(pairs, row)
             apart = policy.mode(start((self.batch_size,)), states) - wanted
             imitation = jnp.einsum("bu,buv,bv->b", apart, per_step[row // count], apart).mean()
-            batch = state.normalization.encode(demonstrations.sample(k, (self.batch_size,)))
+            batch = state.normalization.encode(demonstrations.sample(demonstrated_key, (self.batch_size,)))
             cloning = jax.vmap(cloning_loss, (None, 0))(policy, batch).mean() * (self.initial == "cloned")
             return jnp.where(rows.size > 0, imitation, cloning)
 
@@ -277,7 +250,7 @@ class GPS(Algorithm):
         network = fit_controller(states, state.policy.mode(start(samples.mask.shape), states), noise, *near)
         # Executed actions are clipped: beyond the bounds only the controller's own mean knows what it would cost.
         cost = quadratic_cost(partial(self._scaled_cost, state), states, acted.mean(states), samples.mask)
-        progress = self._step(progress, _mean(samples.cost, samples.mask) / state.scale)
+        progress = progress.after(samples.mean_cost / state.scale)
         limit = self.limit * progress.factor * len(weights)
         found = improved(dynamics, cost, acted, limit, network, weights, jnp.square(self.least_std))  # line 5
         apart = divergence(found.controller, network, found.marginals)
@@ -286,13 +259,6 @@ class GPS(Algorithm):
         metrics = {"cost": progress.cost * state.scale, "moved": found.divergence, "apart": apart.mean()}
         metrics |= {"weights": weights.mean(), "factor": progress.factor}
         return found.controller, weights, progress._replace(promised=before - after), metrics
-
-    def _step(self, progress: Progress, cost: Float[Array, ""]) -> Progress:
-        """ε's next factor: larger if the cost fell by more than half of what the model has promised, else smaller."""
-        short = progress.promised - (progress.cost - cost)
-        ratio = jnp.clip(progress.promised / (2 * jnp.maximum(short, 1e-6)), 0.5, 2.0)
-        factor = jnp.where(progress.promised > 0, jnp.clip(progress.factor * ratio, *FACTORS), progress.factor)
-        return progress._replace(factor=factor, cost=cost)
 
     def _cost(self, obs: Array, act: Array) -> Float[Array, ""]:
         assert callable(self.cost)
@@ -311,8 +277,3 @@ class GPS(Algorithm):
 def _flat(x: Array) -> Array:
     """Starts, time steps and episodes as one axis."""
     return x.reshape(-1, x.shape[-1])
-
-
-def _mean(values: Array, mask: Array) -> Float[Array, ""]:
-    """The mean where the mask is true; 0 if it is nowhere."""
-    return jnp.where(mask, values, 0).sum() / jnp.maximum(mask.sum(), 1)
