@@ -134,7 +134,7 @@ def test_episodes_start_in_the_fixed_states_and_are_played_by_their_controllers(
     shifted = state.controllers.offset.at[1].set(0.5)
     noise = state.controllers.noise * 1e-12
     state = state._replace(controllers=state.controllers._replace(offset=shifted, noise=noise))
-    seeds = algorithm.starts(state)
+    seeds = algorithm.start_seeds(state)
     assert seeds.tolist() == np.repeat(state.starts, 2).tolist()
     keys = jax.random.split(jax.random.key(1), 4)
     found = play(PENDULUM, algorithm.acting_policy(state), keys, False, None, False, seeds)
@@ -164,7 +164,9 @@ def test_with_cloned_the_network_acts_in_the_first_episodes():
     keys = jax.random.split(jax.random.key(1), 4)
 
     def acts_and_network(state):
-        steps = play(PENDULUM, algorithm.acting_policy(state), keys, False, None, False, algorithm.starts(state)).steps
+        steps = play(
+            PENDULUM, algorithm.acting_policy(state), keys, False, None, False, algorithm.start_seeds(state)
+        ).steps
         return np.asarray(steps.act), np.asarray(algorithm.policy(state).mode(start((4, 200)), steps.obs))
 
     np.testing.assert_allclose(*acts_and_network(state), atol=0.02)

@@ -64,7 +64,7 @@ class HostCollector(Collector):
         capacity = algorithm.episodes_per_round * self.env.spec.horizon
         policies = request.policies() if index else None
         choosing = self.expert is not None and asking.chooses(algorithm)
-        needs_state = algorithm.gated or choosing or algorithm.has_starts
+        needs_state = algorithm.gated or choosing or algorithm.has_fixed_starts
         states = request.states() if index and needs_state else None
         queries, active = request.queries(), request.active()
         respondent = None if self.expert is None else self.expert.respondent
@@ -225,7 +225,7 @@ class HostCollector(Collector):
 
 def _starts(algorithm: Algorithm, states: State | None, run: int) -> np.ndarray | None:
     """The seeds of the states in which a run's episodes start; None: new ones."""
-    return np.asarray(algorithm.starts(_row(states, run))) if algorithm.has_starts else None
+    return np.asarray(algorithm.start_seeds(_row(states, run))) if algorithm.has_fixed_starts else None
 
 
 def _questions(

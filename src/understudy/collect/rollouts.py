@@ -138,8 +138,8 @@ def play(
             kept = EpisodeBatch(one, reward, alive, decision, before, new.success)
             return (new.state, new.obs, step(carry), memory, alive & ~last), kept
 
-        start = (state, obs, carry, memory, jnp.array(True))
-        _, out = jax.lax.scan(advance, start, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
+        first = (state, obs, carry, memory, jnp.array(True))
+        _, out = jax.lax.scan(advance, first, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
         return out
 
     return jax.vmap(episode)(keys, starts)

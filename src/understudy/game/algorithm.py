@@ -123,7 +123,7 @@ class Algorithm(eqx.Module):
         """The policy that a finished run returns. Default: `policy(state)`."""
         return self.policy(state)
 
-    def starts(self, state: State) -> Int[Array, " episodes"] | None:
+    def start_seeds(self, state: State) -> Int[Array, " episodes"] | None:
         """The seeds of the states in which a round's episodes start, one for each episode. None: always new ones.
 
         The acting policy finds its episode's seed in `Carry.drawn`.
@@ -131,9 +131,9 @@ class Algorithm(eqx.Module):
         return None
 
     @property
-    def has_starts(self) -> bool:
-        """Whether `starts` decides where episodes start."""
-        return type(self).starts is not Algorithm.starts
+    def has_fixed_starts(self) -> bool:
+        """Whether `start_seeds` decides where episodes start."""
+        return type(self).start_seeds is not Algorithm.start_seeds
 
     @property
     def schedule(self) -> Schedule | None:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from understudy.core.arrays import Array
 from understudy.core.errors import SettingError
 from understudy.core.types import Spec
 from understudy.game.features import check_features

@@ -19,6 +19,8 @@ from jaxtyping import Array, Bool, Float
 
 from understudy.rl.lqr import Controller, Dynamics
 
+TINY = 1e-30
+"""The least weight of all steps, so that none divides by zero."""
 REACH = 3
 """Steps weigh up to this many widths away."""
 
@@ -47,7 +49,7 @@ def fit_linear(
         near = jnp.clip(t + distance, 0, time - 1)
         inside = (t + distance >= 0) & (t + distance < time)
         weight = jnp.where(inside[:, None] & mask[near], kernel[:, None], 0).reshape(-1)
-        weight = weight / jnp.maximum(weight.sum(), jnp.finfo(x.dtype).tiny)
+        weight = weight / jnp.maximum(weight.sum(), TINY)
         inputs, outputs = (side[near].reshape(-1, side.shape[2]) for side in (x, y))
         means = weight @ inputs, weight @ outputs
         inputs, outputs = inputs - means[0], outputs - means[1]

@@ -27,7 +27,7 @@ Reference: Levine and Abbeel, "Learning Neural Network Policies with Guided Poli
 if both agree.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -136,7 +136,7 @@ def backward(
 def forward(dynamics: Dynamics, controller: Controller) -> Marginals:
     """The states and actions of a controller, if the dynamics are those."""
 
-    def later(state: tuple[Array, Array], here: tuple[Dynamics, Controller]) -> tuple[tuple[Array, Array], Marginals]:
+    def later(state: tuple[Array, Array], here: tuple[Any, Controller]) -> tuple[tuple[Array, Array], Marginals]:
         (mean, spread), ((matrix, offset, noise), (gain, constant, action_noise)) = state, here
         both = jnp.concatenate([mean, gain @ mean + constant])
         cross = spread @ gain.T

@@ -49,8 +49,7 @@ from understudy.game.costs import Cost, check_cost, squares
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.game.sampling import Rows, take
-from understudy.policies import Normalized, Policy, deterministic_policy, start
-from understudy.policies.base import Deterministic
+from understudy.policies import Deterministic, Normalized, Policy, start
 from understudy.policies.normalization import Normalization
 from understudy.rl.controllers import StartControllers
 from understudy.rl.linear_dynamics import fit_controller, fit_dynamics
@@ -153,7 +152,9 @@ class GPS(Algorithm):
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> GPSState:
         policy_key, start_key = jax.random.split(key)
-        policy = deterministic_policy(policy_key, spec, self.hidden, squash=True)
+        policy = Deterministic.init(
+            policy_key, spec.obs_size, spec.action_size, self.hidden, squash=True, input_indices=spec.policy_obs
+        )
         normalization = replace(Normalization.fit(spec, demonstrations), obs_clip=None)  # controllers are linear
         starts = jax.random.randint(start_key, (), 0, 2**30) + jnp.arange(self.conditions)
         steps, acts = (self.conditions, spec.horizon), spec.action_size
@@ -187,7 +188,7 @@ class GPS(Algorithm):
         factor = jnp.linalg.cholesky(own.noise)
         return StartControllers(state.starts, own.gain, own.offset, factor, state.normalization, *network)
 
-    def starts(self, state: GPSState) -> Int[Array, " episodes"]:
+    def start_seeds(self, state: GPSState) -> Int[Array, " episodes"]:
         return jnp.repeat(state.starts, self.episodes_per_round // self.conditions)
 
     def _by_network(self, state: GPSState) -> Bool[Array, ""]:
