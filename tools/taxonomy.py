@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from understudy.algorithms import ALGORITHMS
-from understudy.game import BOUNDS, NEEDS
+from understudy.game import BOUNDS, INSTEAD, NEEDS
 from understudy.game.algorithm import Moments
 
 ROOT = Path(__file__).parents[1]
@@ -32,11 +32,18 @@ def listed(moments: Moments, dual: bool) -> str:
     return ", ".join(cell) + (EMPTY_IN_PAPER if dual and moments != "reward" else "")
 
 
+def needed(moments: Moments) -> str:
+    """The needs of a kind of moments, with those that an algorithm may have instead."""
+    used = {need for name in names(moments) for need in ALGORITHMS[name].card.needs}
+    others = {of: other for other, of in INSTEAD.items() if other in used}
+    return ", ".join(f"{need} or {others[need]}" if need in others else need for need in NEEDS[moments])
+
+
 def readme_table() -> str:
     rows = ["| moments | learner's sample | expert's sample | needs | gap | primal | dual |", "| --- |" + " --- |" * 6]
     for moments, (learner, expert) in SAMPLES.items():
         cells = (
-            *(moments, learner, expert, ", ".join(NEEDS[moments]), BOUNDS[moments]),
+            *(moments, learner, expert, needed(moments), BOUNDS[moments]),
             *(listed(moments, dual) for dual in (False, True)),
         )
         rows.append(f"| {' | '.join(cells)} |")
@@ -47,7 +54,7 @@ def index_table() -> str:
     rows = ["| moments | needs | pages |", "| --- | --- | --- |"]
     for moments in SAMPLES:
         pages = ", ".join(f"[{name}.md]({name}.md)" for name in names(moments))
-        rows.append(f"| {moments} | {', '.join(NEEDS[moments])} | {pages} |")
+        rows.append(f"| {moments} | {needed(moments)} | {pages} |")
     return "\n".join(rows)
 
 

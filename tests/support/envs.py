@@ -105,3 +105,11 @@ class Line(Environment):
 
     def _observed(self, state, before, act):
         return jnp.concatenate([state, before, act]) if self.shown else state
+
+    def cost(self):
+        return distance_on_line
+
+
+def distance_on_line(obs, act):
+    """Minus `Line`'s reward."""
+    return jnp.square(act - Line().expert().mode(start(), obs)).sum()

@@ -224,13 +224,14 @@ def _trained(
         print(f"Resuming from {checkpoint}{note}", file=sys.stderr)
     source = str(options.demos or options.env)
     expert, demonstrations = expert_and_demonstrations(algorithm, options, expert_options, worker_options)
+    named_data = None if demonstrations is None else demonstrations.env
     # Bundled demonstrations were checked against their task, so its simulator need not be installed to learn from them.
     named, own = options.named_env, source != options.env or source not in bundled()
     changed = named is not None and named != NamedEnv(named.name)
     recorded = options.demos is None and expert is not None
     needs_env = "environment" in algorithm.card.needs or own or changed or recorded
     with (
-        display.progress_bar(f"{algorithm.card.title} on {demonstrations.env or source}") as report,
+        display.progress_bar(f"{algorithm.card.title} on {named_data or source}") as report,
         resuming.stored_command(out, words),
     ):
         return imitate(

@@ -11,7 +11,7 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import NeedsError, SettingError, check_whole
 from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
-from understudy.data import Demonstrations, load
+from understudy.data import Demonstrations, bundled, load
 from understudy.envs import NamedEnv, make, make_unfinished
 from understudy.envs.naming import WRAPPERS, parse_args
 from understudy.experts.expert import Expert, as_expert
@@ -119,8 +119,8 @@ def named_env(name: str | None, env_arg: Sequence[str], wrap: Sequence[str], hor
 
 def expert_and_demonstrations(
     algorithm: Algorithm, options: RunOptions, expert_options: ExpertOptions, worker_options: WorkerOptions
-) -> tuple[Expert | None, Demonstrations]:
-    """The expert, if the algorithm queries it or it demonstrates, and the demonstrations."""
+) -> tuple[Expert | None, Demonstrations | None]:
+    """The expert, if the algorithm queries it or it demonstrates, and the demonstrations. None: it needs none."""
     name, env, queries = expert_options.expert, options.named_env, "expert" in algorithm.card.needs
     if name is not None and options.demos is not None and not queries:
         raise SettingError(
@@ -137,6 +137,8 @@ def expert_and_demonstrations(
             return expert, record_demonstrations(
                 make(env), expert, most, worker_options.workers, worker_options.step_timeout
             )
+    if options.demos is None and "demonstrations" not in algorithm.card.needs and options.env not in bundled():
+        return expert, None
     if options.demos is None:
         return expert, demonstrations_of(str(options.env))
     with display.working(f"loading {options.demos}"):

@@ -64,7 +64,8 @@ class JaxEpisodes(InProgram):
         if self.expert is not None and algorithm.gated:
             budget = left // algorithm.episodes_per_round
             gate = Gate(algorithm, state, self.expert, index, budget, self.deterministic)
-        episodes = play(self.env, algorithm.acting_policy(state), keys, False, gate, self.values is not None)
+        keep, starts = self.values is not None, algorithm.start_seeds(state)
+        episodes = play(self.env, algorithm.acting_policy(state), keys, False, gate, keep, starts)
         order, chosen = _answer_order(episodes, self.env.spec.horizon)
         if self.expert is not None and chooses(algorithm):
             steps, real = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (episodes.steps, episodes.alive))

@@ -64,7 +64,8 @@ class HostCollector(Collector):
         capacity = algorithm.episodes_per_round * self.env.spec.horizon
         policies = request.policies() if index else None
         choosing = self.expert is not None and asking.chooses(algorithm)
-        states = request.states() if index and (algorithm.gated or choosing) else None
+        needs_state = algorithm.gated or choosing or algorithm.has_fixed_starts
+        states = request.states() if index and needs_state else None
         queries, active = request.queries(), request.active()
         respondent = None if self.expert is None else self.expert.respondent
         if respondent is not None and policies is not None and active[0]:
@@ -74,7 +75,7 @@ class HostCollector(Collector):
             for run in np.flatnonzero(active).tolist():  # the workers' episodes, while the expert answers
                 policy, seed = _row(policies, run), self.seeds[run]
                 job = (policy, algorithm.episodes_per_round, _streams(seed, index)[0], False, seed)
-                sent[run] = self._pool.rollout(*job)
+                sent[run] = self._pool.rollout(*job, _starts(algorithm, states, run))
         runs = []
         for run, seed in enumerate(self.seeds):
             if policies is None or not active[run]:
@@ -83,7 +84,8 @@ class HostCollector(Collector):
             left = self.limit - int(queries[run])
             state = None if states is None else _row(states, run)
             gate_state = state if algorithm.gated else None
-            play = partial(self._episodes, algorithm, _row(policies, run), gate_state, seed, index, left)
+            starts = _starts(algorithm, states, run)
+            play = partial(self._episodes, algorithm, _row(policies, run), gate_state, seed, index, left, starts)
             if run in sent:
                 episodes, random = sent[run].result(), np.random.default_rng(_streams(seed, index)[1])
             elif self._pool is not None:
@@ -102,7 +104,8 @@ class HostCollector(Collector):
         if asked is None:
             state = None if states is None else _row(states, 0)
             gate_state = state if algorithm.gated else None
-            play = partial(self._episodes, algorithm, _row(policies, 0), gate_state, seed, index, left)
+            starts = _starts(algorithm, states, 0)
+            play = partial(self._episodes, algorithm, _row(policies, 0), gate_state, seed, index, left, starts)
             episodes, _ = play(None, 0) if self._pool is None else self._pool.stepwise(play, seed)
             chosen = None
             if state is not None and asking.chooses(algorithm):
@@ -136,6 +139,7 @@ class HostCollector(Collector):
         seed: int,
         index: int,
         left: int,
+        starts: np.ndarray | None,
         vector: MakeVector | None,
         attempt: int,
     ) -> tuple[Episodes, np.random.Generator]:
@@ -147,7 +151,7 @@ class HostCollector(Collector):
         if vector is None and isinstance(self.env, GymnasiumEnvironment):
             vector = partial(self.env.vector, run=seed)
         count = algorithm.episodes_per_round
-        return rollout(self.env, policy, count, first, False, gate, vector), random
+        return rollout(self.env, policy, count, first, False, gate, vector, starts), random
 
     def _gate(
         self, algorithm: Algorithm, state: State, index: int, left: int, random: np.random.Generator, seed: int
@@ -223,6 +227,11 @@ class HostCollector(Collector):
         if algorithm.card.values:
             return collected._replace(action_values=ActionValues(act, np.zeros(capacity, np.float32)))
         return collected._replace(expert_actions=act)
+
+
+def _starts(algorithm: Algorithm, states: State | None, run: int) -> np.ndarray | None:
+    """The seeds of the states in which a run's episodes start; None: new ones."""
+    return np.asarray(algorithm.start_seeds(_row(states, run))) if algorithm.has_fixed_starts else None
 
 
 def _questions(

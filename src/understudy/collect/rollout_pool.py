@@ -45,8 +45,19 @@ class RolloutService:
         self._env, self._report = env, report
         self._vector: VectorEnvironment | None = None
 
-    def rollout(self, policy: Policy, episodes: int, seed: int, deterministic: bool, run: int = NO_RUN) -> Episodes:
-        return rollout(self._env, policy, episodes, seed, deterministic, vector=lambda count: self._make(count, run))
+    def rollout(
+        self,
+        policy: Policy,
+        episodes: int,
+        seed: int,
+        deterministic: bool,
+        run: int = NO_RUN,
+        starts: np.ndarray | None = None,
+    ) -> Episodes:
+        def vector(count: int) -> VectorEnvironment:
+            return self._make(count, run)
+
+        return rollout(self._env, policy, episodes, seed, deterministic, None, vector, starts)
 
     def outcomes(self, policy: Policy, episodes: int, seed: int, deterministic: bool) -> Outcomes:
         return self.rollout(policy, episodes, seed, deterministic).outcomes
@@ -139,10 +150,16 @@ class RolloutPool:
         return done
 
     def rollout(
-        self, policy: Policy, episodes: int, seed: int, deterministic: bool = True, run: int = NO_RUN
+        self,
+        policy: Policy,
+        episodes: int,
+        seed: int,
+        deterministic: bool = True,
+        run: int = NO_RUN,
+        starts: np.ndarray | None = None,
     ) -> "Future[Episodes]":
         """A policy's episodes, once they are there. `run` is the seed of the run, for errors."""
-        return self._threads.submit(self._rollout, "rollout", policy, episodes, seed, deterministic, run)
+        return self._threads.submit(self._rollout, "rollout", policy, episodes, seed, deterministic, run, starts)
 
     def stepwise(self, play: Callable[[MakeVector, int], T], run: int = NO_RUN) -> T:
         """`play(vector, attempt)`, where `vector(n)` are n copies in a worker. It runs in this thread.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from understudy.collect.checks import check_actions, check_environment, check_finite
 from understudy.collect.gates import Decision, Gate, HostGate
@@ -50,25 +50,28 @@ def rollout(
     deterministic: bool = True,
     gate: HostGate | None = None,
     vector: MakeVector | None = None,
+    starts: np.ndarray | None = None,
 ) -> Episodes:
     """Roll out `episodes` episodes. A policy may be a function from a batch of observations to a batch of actions.
 
-    `vector` makes the copies of a Gymnasium environment; by default they step in this process.
+    `vector` makes the copies of a Gymnasium environment; by default they step in this process. `starts` are the seeds
+    of the states in which the episodes start; a policy finds that of its episode in `Carry.drawn`.
     """
     env = make(env)
     if isinstance(env, GymnasiumEnvironment):
         env = env.without_bounds()
     check_whole(1, episodes=episodes)
     check_seed(seed)
-    compiled = isinstance(env, Environment) and isinstance(policy, Policy) and gate is None
+    compiled = isinstance(env, Environment) and isinstance(policy, Policy) and gate is None and starts is None
     check_episodes(env.spec, episodes, env.spec.horizon if compiled else 1)  # a compiled one is padded to the horizon
     if isinstance(env, GymnasiumEnvironment):
-        seeds = episode_seeds(seed, episodes)
+        own = episode_seeds(seed, episodes)
+        seeds = own if starts is None else starts.tolist()
         if env.maker.only_copy and episodes > 1:
-            return _one_by_one(env, policy, seeds, deterministic, gate)
-        return _in_gymnasium(env, vector or env.vector, policy, seeds, seed, deterministic, gate)
-    if not isinstance(policy, Policy) or gate is not None:
-        return _stepwise(env, policy, episodes, seed, deterministic, gate)
+            return _one_by_one(env, policy, seeds, own, deterministic, gate, starts)
+        return _in_gymnasium(env, vector or env.vector, policy, seeds, seed, deterministic, gate, starts)
+    if not compiled:
+        return _stepwise(env, policy, episodes, seed, deterministic, gate, starts)
     keys = jax.random.split(jax.random.key(seed), episodes)
     played = play(env, policy, keys, deterministic)
     steps, rewards, alive, *_, reported = jax.device_get(played)
@@ -111,14 +114,16 @@ def play(
     deterministic: bool,
     gate: Gate | None = None,
     keep_states: bool = False,
+    starts: Int[Array, " n"] | None = None,
 ) -> EpisodeBatch:
     """All episodes at once, each for the whole horizon; steps after an episode's end are masked."""
     horizon = env.spec.horizon
 
-    def episode(key: Key[Array, ""]) -> EpisodeBatch:
+    def episode(key: Key[Array, ""], start: Int[Array, ""] | None) -> EpisodeBatch:
         env_key, policy_key, loop_key = jax.random.split(key, 3)
-        state, obs = env.reset(env_key)
+        state, obs = env.reset(env_key if start is None else jax.random.key(start))
         carry = jax.tree.map(jnp.asarray, policy.reset(policy_key))
+        carry = carry if start is None else carry._replace(drawn=start)
         memory = None if gate is None else gate.start(jax.random.fold_in(key, 3))  # 0 to 2 are used by the split
 
         def advance(loop: Any, inputs: tuple[Array, Array]) -> tuple[Any, EpisodeBatch]:
@@ -134,11 +139,11 @@ def play(
             kept = EpisodeBatch(one, reward, alive, decision, before, new.success)
             return (new.state, new.obs, step(carry), memory, alive & ~last), kept
 
-        start = (state, obs, carry, memory, jnp.array(True))
-        _, out = jax.lax.scan(advance, start, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
+        first = (state, obs, carry, memory, jnp.array(True))
+        _, out = jax.lax.scan(advance, first, (jnp.arange(horizon), jax.random.split(loop_key, horizon)))
         return out
 
-    return jax.vmap(episode)(keys)
+    return jax.vmap(episode)(keys, starts)
 
 
 def _stepwise(
@@ -148,14 +153,15 @@ def _stepwise(
     seed: int,
     deterministic: bool,
     gate: HostGate | None,
+    starts: np.ndarray | None = None,
 ) -> Episodes:
     """Roll out a Python function in a JAX environment: one compiled step for all episodes, called once a time step."""
-    act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
+    act = _on_host(policy, episodes, seed, deterministic, starts) if isinstance(policy, Policy) else policy
     reset, advance = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
     env_keys, step_keys = jax.vmap(lambda k: jax.random.split(k, 3)[:2], out_axes=1)(
         jax.random.split(jax.random.key(seed), episodes)
     )
-    state, obs = reset(env_keys)
+    state, obs = reset(env_keys if starts is None else jax.vmap(jax.random.key)(starts))
     record = Recorder(episodes)
     check_environment(env.name, seed, "observation", np.asarray(obs)[:, None], record.alive[:, None])
     for t in range(env.spec.horizon):
@@ -183,13 +189,16 @@ def _in_gymnasium(
     seed: int,
     deterministic: bool,
     gate: HostGate | None,
+    starts: np.ndarray | None = None,
 ) -> Episodes:
     """An episode for each of `seeds`. The policy draws its actions with `seed`."""
     episodes = len(seeds)
-    act = _on_host(policy, episodes, seed, deterministic) if isinstance(policy, Policy) else policy
+    act = _on_host(policy, episodes, seed, deterministic, starts) if isinstance(policy, Policy) else policy
     vector = make_vector(episodes)
     try:
         obs = vector.reset(seeds)
+        if starts is not None:
+            _check_starts(env.name, starts, obs)
         record, t = Recorder(episodes), 0
         while record.alive.any():
             actions = check_actions(act(obs), episodes, env.spec.action.shape)
@@ -207,13 +216,21 @@ def _one_by_one(
     env: GymnasiumEnvironment,
     policy: Policy | HostPolicy,
     seeds: Sequence[int],
+    own: Sequence[int],
     deterministic: bool,
     gate: HostGate | None,
+    starts: np.ndarray | None = None,
 ) -> Episodes:
-    """Episodes one after the other, in an environment that cannot be copied."""
+    """Episodes one after the other, in an environment that cannot be copied. Actions are drawn with the seeds `own`."""
     if gate is not None:
         raise SpecError(f"{env.name} cannot be copied, and a gate needs all its episodes at once: pass a function")
-    runs = [_in_gymnasium(env, env.vector, policy, [seed], seed, deterministic, None) for seed in seeds]
+    alone = [None] * len(seeds) if starts is None else np.split(starts, len(starts))
+    runs = [
+        _in_gymnasium(env, env.vector, policy, [seed], noise, deterministic, None, start)
+        for seed, noise, start in zip(seeds, own, alone, strict=True)
+    ]
+    if starts is not None:
+        _check_starts(env.name, starts, np.concatenate([run.steps.obs[:, 0] for run in runs]))
     longest = max(run.rewards.shape[1] for run in runs)
 
     def joined(*rows: np.ndarray) -> np.ndarray:
@@ -228,10 +245,24 @@ def _one_by_one(
     return Episodes(steps, rewards, lengths, success=success, reported=reported)
 
 
-def _on_host(policy: Policy, episodes: int, seed: int, deterministic: bool) -> HostPolicy:
+def _check_starts(name: str, starts: np.ndarray, obs: np.ndarray) -> None:
+    """Raise unless episodes with the same seed start with the same observation."""
+    for start in np.unique(starts):
+        alike = obs[starts == start]
+        if not np.allclose(alike, alike[0], rtol=1e-4, atol=1e-6):
+            raise SpecError(
+                f"{name} returned different observations when it was reset with seed {start} twice: fixed starts need "
+                "an environment that draws its start with self.np_random, after super().reset(seed=seed)"
+            )
+
+
+def _on_host(
+    policy: Policy, episodes: int, seed: int, deterministic: bool, starts: np.ndarray | None = None
+) -> HostPolicy:
     """A policy as a function of batches. It keeps the policy's carry between calls."""
     policy, random = jax.tree.map(np.asarray, policy), np.random.default_rng(seed)
     carry = policy.reset(random, (episodes,))
+    carry = carry if starts is None else carry._replace(drawn=starts)
 
     def act(obs: np.ndarray) -> np.ndarray:
         nonlocal carry

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int, Key
 from understudy.core.arrays import Array
 from understudy.core.errors import NeedsError
 from understudy.core.types import Spec
+from understudy.game.costs import Cost
 from understudy.policies import Policy
 
 EnvState = Any
@@ -67,4 +68,10 @@ class Environment(eqx.Module):
         """The scripted expert, if there is one."""
         raise NeedsError(
             f"{self.name} has no scripted expert: pass expert=, or --expert in the shell: a policy, function or path"
+        )
+
+    def cost(self) -> Cost:
+        """The cost c(s, a) as a function of observation and action, if there is one."""
+        raise NeedsError(
+            f"{self.name} has no cost of its own: pass cost=, a function of (obs, act), or --cost module:function"
         )

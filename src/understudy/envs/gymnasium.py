@@ -13,14 +13,19 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-from understudy.core.errors import RenderError, SettingError, SpecError
+from understudy.core.errors import NeedsError, RenderError, SettingError, SpecError
 from understudy.core.spaces import actions_of, observation_parts
 from understudy.core.text import quoted
 from understudy.core.types import LARGEST_BOUND, ActionSpace, Continuous, Spec
 from understudy.envs.making import EXTRAS, Env, Maker, time_limit
 from understudy.envs.naming import NamedEnv, check_horizon
 from understudy.envs.output import redirected
+from understudy.envs.pendulum import swing_up_cost
 from understudy.envs.stepping import FAILURES, NO_RUN, CheckedEnv, Report, no_report, reason
+from understudy.game.costs import Cost
+
+COSTS: dict[str, Cost] = {"Pendulum-v1": swing_up_cost}
+"""Costs of known environments."""
 
 
 class VectorStep(NamedTuple):
@@ -125,6 +130,14 @@ class GymnasiumEnvironment:
             return self
         most = (LARGEST_BOUND,) * self.action_size
         return self.with_action_bounds(Continuous(tuple(-x for x in most), most))
+
+    def cost(self) -> Cost:
+        """The cost c(s, a) as a function of observation and action, if one is known."""
+        if self.name not in COSTS:
+            raise NeedsError(
+                f"{self.name} has no cost of its own: pass cost=, a function of (obs, act), or --cost module:function"
+            )
+        return COSTS[self.name]
 
     def vector(self, count: int, run: int = NO_RUN, report: Report = no_report) -> "VectorEnvironment":
         """`count` copies that step together. `run` is the seed of the run that they belong to, for errors."""

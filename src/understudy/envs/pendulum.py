@@ -9,6 +9,7 @@ from jaxtyping import Float, Int, Key
 from understudy.core.arrays import Array, Source, namespace
 from understudy.core.types import Continuous, Spec
 from understudy.envs.base import Environment, Timestep
+from understudy.game.costs import Cost
 from understudy.policies import Carry, Policy, start
 
 GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05
@@ -51,6 +52,14 @@ class Pendulum(Environment):
 
     def expert(self) -> Policy:
         return SwingUp()
+
+    def cost(self) -> Cost:
+        return swing_up_cost
+
+
+def swing_up_cost(obs: Float[Array, " obs"], act: Float[Array, " act"]) -> Float[Array, ""]:
+    """Minus the reward, from what is observed."""
+    return jnp.arctan2(obs[1], obs[0]) ** 2 + 0.1 * obs[2] ** 2 + 0.001 * act[0] ** 2
 
 
 def _observe(state: PendulumState) -> Float[Array, " obs"]:

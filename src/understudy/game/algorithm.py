@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from understudy.core.errors import SettingError, check_names, check_switches, unknown
 from understudy.core.types import Dataset, Info, RoundData, Spec, State
@@ -21,12 +21,14 @@ from understudy.game.schedule import Schedule
 from understudy.policies import Policy
 
 Moments = Literal["reward", "off-Q", "on-Q"]
-Need = Literal["demonstrations", "environment", "expert"]
+Need = Literal["demonstrations", "environment", "expert", "cost"]
 NEEDS: dict[Moments, tuple[Need, ...]] = {
     "off-Q": ("demonstrations",),
     "reward": ("demonstrations", "environment"),
     "on-Q": ("demonstrations", "environment", "expert"),
 }
+INSTEAD: dict[Need, Need] = {"cost": "expert"}
+"""A need that takes the place of another: an algorithm with a cost computes the expert that it queries."""
 BOUNDS: dict[Moments, str] = {"reward": "O(εT)", "off-Q": "O(εT²)", "on-Q": "O(εHT)"}
 DEFAULT, QUICK = "default", "quick"
 """Names of presets. Every algorithm of the package has "quick": smaller networks and fewer rounds, and otherwise the
@@ -93,6 +95,8 @@ class Algorithm(eqx.Module):
     """How often a gate may ask in an episode. None: no limit. Algorithms that limit it have a field of this name."""
     moments: ClassVar[Any] = None
     """The user's moment function (`features`). Algorithms that take one have a field of this name."""
+    cost: ClassVar[Any] = None
+    """The task's cost (`costs`). Algorithms that need one have a field of this name."""
     has_critic: ClassVar[bool] = True
     """Whether it has a critic or a moment function that sees states, for which `critic_obs` is."""
     match: ClassVar[Match] = "obs-act"
@@ -139,6 +143,18 @@ class Algorithm(eqx.Module):
     def final_policy(self, state: State) -> Policy:
         """The policy that a finished run returns. Default: `policy(state)`."""
         return self.policy(state)
+
+    def start_seeds(self, state: State) -> Int[Array, " episodes"] | None:
+        """The seeds of the states in which a round's episodes start, one for each episode. None: always new ones.
+
+        The acting policy finds its episode's seed in `Carry.drawn`.
+        """
+        return None
+
+    @property
+    def has_fixed_starts(self) -> bool:
+        """Whether `start_seeds` decides where episodes start."""
+        return type(self).start_seeds is not Algorithm.start_seeds
 
     @property
     def schedule(self) -> Schedule | None:

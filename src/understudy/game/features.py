@@ -30,9 +30,9 @@ def visible(obs: Float[Array, "... obs"], seen: tuple[int, ...] | None) -> Float
     return jnp.where(np.isin(np.arange(obs.shape[-1]), seen), obs, 0)
 
 
-def check_features(features: Any) -> None:
+def check_features(features: Any, name: str = "moments") -> None:
     """Raise unless the setting is None or a function of two arguments that can be a part of a compiled program."""
-    check_function(("obs", "act"), moments=features)
+    check_function(("obs", "act"), **{name: features})
 
 
 def evaluate(features: Features, obs: Array, act: Array, width: int | None = None) -> Float[Array, " k"]:

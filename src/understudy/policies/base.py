@@ -31,7 +31,7 @@ class Carry(NamedTuple):
     t: Int[Array, "..."]
     """The time step."""
     drawn: Int[Array, "..."]
-    """A number drawn at the start of the episode: the seed of state-dependent noise."""
+    """A number drawn at the start of the episode: the seed of state-dependent noise, or of a fixed start."""
 
 
 class Policy(Light):

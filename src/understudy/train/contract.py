@@ -4,6 +4,7 @@
 once before training.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,9 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from understudy.core.errors import AlgorithmError, SettingError
+from understudy.core.imports import load_name
 from understudy.core.types import Continuous, Dataset, Info, Spec, State
 from understudy.data import Demonstrations
+from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.game import Algorithm
+from understudy.game.costs import check_fits
+from understudy.game.costs import not_finite as cost_not_finite
 from understudy.game.critics import as_vector
 from understudy.game.features import not_finite, width_of
 from understudy.game.user_code import calling
@@ -40,6 +45,25 @@ def check_moments(algorithm: Algorithm, demonstrations: Demonstrations) -> None:
             f"moments(obs, act) is NaN or infinite at {len(bad):,} of {demonstrations.steps:,} demonstrated steps, the "
             f"first at step {int(steps.t[bad[0]])} of episode {episode} (both from 0)"
         )
+
+
+def with_cost(
+    algorithm: Algorithm, env: Environment | GymnasiumEnvironment | None, demonstrations: Demonstrations
+) -> Algorithm:
+    """The algorithm with its cost, or the environment's, as a function, if it needs one. Raises if none fits."""
+    if "cost" not in algorithm.card.needs or env is None:
+        return algorithm
+    given = algorithm.cost
+    cost = env.cost() if given is None else load_name(given, "cost") if isinstance(given, str) else given
+    complete: Algorithm = replace(algorithm, cost=cost)  # type: ignore[call-arg]
+    check_fits(cost, demonstrations.spec)
+    bad = cost_not_finite(cost, demonstrations.observations, demonstrations.actions)
+    if bad.any():
+        raise SettingError(
+            f"cost(obs, act), its gradient or its Hessian is NaN or infinite at {int(bad.sum()):,} of "
+            f"{demonstrations.steps:,} demonstrated steps: it must be finite and twice differentiable"
+        )
+    return complete
 
 
 def check_update(algorithm: Algorithm, state: State, returned: Any) -> tuple[State, Info]:

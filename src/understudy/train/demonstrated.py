@@ -10,10 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from understudy.collect.recording import record
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core.errors import NeedsError
+from understudy.core.notices import notice
 from understudy.core.statistics import Sample, interval
+from understudy.core.types import Continuous
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
 from understudy.experts.bundled import bundled_experts
@@ -22,6 +26,8 @@ from understudy.experts.files import KINDS
 
 EPISODES = 25
 """Recorded episodes by default."""
+EXPLORED = 5
+"""Episodes of random actions, where there is nothing to imitate."""
 SEED = 1_000_003
 """Seed of the recorded episodes. It is not 0, so that `evaluate` starts in other states."""
 
@@ -77,3 +83,20 @@ def record_demonstrations(
         flush=True,
     )
     return recorded
+
+
+def explored(
+    env: Environment | GymnasiumEnvironment, workers: int | None = None, step_timeout: float = STEP_TIMEOUT
+) -> Demonstrations:
+    """Episodes of uniformly random actions, for an algorithm that needs no demonstrations: they scale observations."""
+    space, random = env.spec.action, np.random.default_rng(SEED)
+    assert isinstance(space, Continuous)
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        return random.uniform(space.low, space.high, (len(obs), len(space.low))).astype(np.float32)
+
+    notice(
+        f"no demonstrations are named: {EXPLORED} episodes of random actions in {env.name} scale the observations, and "
+        "nothing is held out"
+    )
+    return record(env, act, EXPLORED, SEED, deterministic=True, workers=workers, step_timeout=step_timeout)

@@ -29,8 +29,8 @@ from understudy.core.notices import notice
 from understudy.core.parts import columns
 from understudy.core.progress import ProgressOption, check_progress
 from understudy.core.text import quoted
-from understudy.core.types import Dataset, action_kind
-from understudy.data import Demonstrations, load
+from understudy.core.types import ActionSpace, Dataset, action_kind
+from understudy.data import Demonstrations, bundled, load
 from understudy.data.holdout import kind_of
 from understudy.data.inspection import ranges
 from understudy.envs import Environment, GymnasiumEnvironment, make_unfinished, named_env, public_name
@@ -40,8 +40,8 @@ from understudy.train import loop
 from understudy.train.candidates import PARTS
 from understudy.train.checkpoints import Checkpoint, digest
 from understudy.train.completing import completed
-from understudy.train.contract import check_moments
-from understudy.train.demonstrated import demonstrations_of, record_demonstrations, records_expert
+from understudy.train.contract import check_moments, with_cost
+from understudy.train.demonstrated import demonstrations_of, explored, record_demonstrations, records_expert
 from understudy.train.final import Player, final_policies
 from understudy.train.logs import Logs
 from understudy.train.replays import with_replays
@@ -85,7 +85,7 @@ def imitate(
         algorithm: A value such as `us.bc()`.
         demonstrations: `Demonstrations`, or what `understudy.load` takes. None: the bundled ones of `env`; or, if
             there are none or `expert` is not the one that recorded them, 25 episodes of the named or the bundled expert
-            (or as many as `episodes`).
+            (or as many as `episodes`). For an algorithm that needs none, episodes of random actions.
         env: The environment: all that `understudy.make` takes. Algorithms that do not need it take action bounds and
             horizon from it, and check the demonstrations against it. If it has no bounds, or no time limit, those of
             the demonstrations are used, and a warning says so.
@@ -141,6 +141,9 @@ def imitate(
         unclipped = env.without_bounds() if isinstance(env, GymnasiumEnvironment) else env
         expert = None if unclipped is None else as_expert(expert, unclipped, normalization=expert_normalization)
         demonstrations = _recorded(env, expert, most, workers, step_timeout)
+    explores = demonstrations is None and env is not None and _explores(algorithm, env)
+    if explores and env is not None:
+        demonstrations, holdout = explored(env, workers, step_timeout), 0.0
     env, demonstrations = _checked(algorithm, demonstrations, env)
     queried = None
     if env is not None and "expert" in algorithm.card.needs:
@@ -163,7 +166,8 @@ def imitate(
         )
     count_list = _counts(episodes, demonstrations)
     _notice_constants(demonstrations.first(max(count_list)))
-    check_size(algorithm, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
+    learner = with_cost(algorithm, env, demonstrations.first(max(count_list)))
+    check_size(learner, spec, demonstrations.split(count_list[:1], holdout)[0], number_of(seeds) * len(count_list))
     seed_list = as_seeds(seeds)
     pairs = [(count, seed) for count in count_list for seed in seed_list]
     check_moments(algorithm, demonstrations.first(max(count_list)))
@@ -184,7 +188,7 @@ def imitate(
         seen = {"policy_obs": spec.policy_obs, "critic_obs": spec.critic_obs}
         named_parts = {"settings": named, "demonstrations": data, "seeds": seed_list, "candidates": kept_parts, **seen}
         place = Checkpoint(checkpoint, named_parts)
-    collector = collector_for(algorithm, env, queried, [seed for _, seed in pairs], workers, step_timeout, training)
+    collector = collector_for(learner, env, queried, [seed for _, seed in pairs], workers, step_timeout, training)
     environment = None if env is None else named_env(given, env)
     request = {
         "algorithm": {
@@ -207,9 +211,7 @@ def imitate(
         with display.reporting(
             f"{algorithm.card.title} on {demonstrations.env or 'demonstrations'}", progress
         ) as report:
-            trained = loop.train(
-                algorithm, spec, training, keys, collector, report, place, visit, held, log, kept_parts
-            )
+            trained = loop.train(learner, spec, training, keys, collector, report, place, visit, held, log, kept_parts)
             criteria = {
                 count: held_out(spec, training, held, i * len(seed_list), algorithm.match)
                 for i, count in enumerate(count_list)
@@ -218,7 +220,7 @@ def imitate(
             if env is not None and not trained.interrupted and (judging or select == "return" or keep):
                 player = Player(env, workers, step_timeout)
             runs, actors, candidates = final_policies(
-                algorithm, spec, trained, pairs, criteria, demonstrations.env, player, select, report
+                learner, spec, trained, pairs, criteria, demonstrations.env, player, select, report
             )
         if log is not None:
             log.end(runs)
@@ -259,7 +261,8 @@ def _check_needs(algorithm: Any, env: Any, expert: Any) -> None:
     if not isinstance(algorithm, Algorithm):
         raise SettingError(f"algorithm is {algorithm!r}: give a value such as understudy.bc()")
     card = algorithm.card
-    given = {"demonstrations": True, "environment": env is not None, "expert": expert is not None}
+    # The cost may be the environment's, see `contract.with_cost`.
+    given = {"demonstrations": True, "environment": env is not None, "expert": expert is not None, "cost": True}
     for need in card.needs:
         if not given[need]:
             raise NeedsError(f"{card.title} matches {card.moments} moments, which needs {NEED_WORDS[need]}")
@@ -294,11 +297,22 @@ def _checked(
     if env is not None:
         env = completed(env, demonstrations)
         demonstrations = replace(demonstrations.for_task(env.spec, env.name), env=public_name(env))
-    kind = action_kind(demonstrations.action_space)
-    card = algorithm.card
+    _check_actions(algorithm, demonstrations.action_space)
+    return env, demonstrations
+
+
+def _check_actions(algorithm: Algorithm, space: ActionSpace) -> None:
+    kind, card = action_kind(space), algorithm.card
     if kind not in card.actions and not (kind == "multi-discrete" and algorithm.multi_discrete):
         raise NeedsError(f"{card.title} takes {' and '.join(card.actions)} actions; these are {kind}")
-    return env, demonstrations
+
+
+def _explores(algorithm: Algorithm, env: Environment | GymnasiumEnvironment) -> bool:
+    """Whether episodes of random actions take the place of demonstrations: there are none, and none are needed."""
+    if "demonstrations" in algorithm.card.needs or public_name(env) in bundled():
+        return False
+    _check_actions(algorithm, env.spec.action)
+    return True
 
 
 def _check_next_states(algorithm: Algorithm, training: Dataset) -> None:

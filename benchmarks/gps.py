@@ -1,0 +1,99 @@
+"""GPS on Pendulum, from starts near the goal and from all of them, on the CPU.
+
+    python benchmarks/gps.py              # writes docs/results/gps.csv
+
+near: the pendulum starts within 0.2 rad of upright, nearly at rest; all: anywhere, as in Pendulum itself. Each
+learner has 5 fixed starts. `controllers` is the mean return of the episodes that the controllers collect in a round,
+with their noise; `network` is the mean return of the final network from 50 new starts. `still` is a policy that applies
+no torque, and `scripted` is the task's own expert, from the same 50 starts. GPS sees 5 of its episodes: they scale the
+observations, and with `initial="cloned"` the first network clones them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jaxtyping import Array, Key
+
+import understudy as us
+from understudy.collect.rollouts import rollout
+from understudy.core.types import Spec
+from understudy.envs.base import Environment, Timestep
+from understudy.envs.pendulum import PendulumState, _observe
+from understudy.game.costs import Cost
+from understudy.policies import Policy
+from understudy.train.tables import provenance, write_csv
+
+REACH = {"near": 0.2, "all": float(np.pi)}
+SETTINGS = {"conditions": 5, "episodes_per_round": 25}
+COLUMNS = ["env", "learner", "seed", "first_controllers", "controllers", "network", "env_steps", "train_seconds"]
+
+
+class Swing(Environment):
+    """Pendulum that starts within `reach` of upright, with a speed of up to reach / π."""
+
+    reach: float
+    name: ClassVar[str] = "Swing"
+
+    @property
+    def spec(self) -> Spec:
+        return us.Pendulum().spec
+
+    def reset(self, key: Key[Array, ""]) -> tuple[PendulumState, Array]:
+        angle, speed = jax.random.uniform(key, (2,), minval=-1.0) * jnp.array([1.0, 1 / jnp.pi]) * self.reach
+        state = PendulumState(angle, speed)
+        return state, _observe(state)
+
+    def step(self, state: PendulumState, act: Array, key: Key[Array, ""]) -> Timestep:
+        return us.Pendulum().step(state, act, key)
+
+    def expert(self) -> Policy:
+        return us.Pendulum().expert()
+
+    def cost(self) -> Cost:
+        return us.Pendulum().cost()
+
+
+@dataclass(frozen=True)
+class Options:
+    seeds: int = 2
+    """Seeds of each learner."""
+    rounds: int = 11
+    """Rounds of each learner."""
+    initial: tuple[str, ...] = ("cloned", "random")
+    """Values of `initial`."""
+    out: str = "docs/results"
+    """Directory of the CSV file."""
+
+
+def main(options: Options) -> None:
+    made, rows = provenance(), list[list[Any]]()
+    versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
+    tail = [made["command"], versions, made["device"], made["date"]]
+    for initial in options.initial:
+        for name, reach in REACH.items():
+            env = Swing(reach)
+            demonstrations = us.record(env, env.expert(), episodes=5, seed=1)
+            learner = us.gps(**SETTINGS, rounds=options.rounds, initial=initial)
+            result = us.imitate(learner, demonstrations, env, seeds=options.seeds, holdout=0.0)
+            network = result.evaluate(env, episodes=50).returns.mean(1)
+            returns, steps = result.metrics["return"], result.metrics["env_steps"][:, -1]
+            for seed in range(options.seeds):
+                numbers = [returns[seed, 1], returns[seed, -1], network[seed]]
+                rows.append([name, f"gps, {initial}", seed, *(round(float(x), 1) for x in numbers), int(steps[seed])])
+                rows[-1] += [result.config["seconds"], *tail]
+            print(name, initial, returns[:, [1, -1]].round(0).tolist(), network.round(0), flush=True)
+            if initial == options.initial[0]:
+                still = rollout(env, lambda obs: np.zeros((len(obs), 1), np.float32), 50)
+                for who, played in (("still", still), ("scripted", rollout(env, env.expert(), 50))):
+                    rows.append([name, who, "", "", "", round(float(played.returns.mean()), 1), "", "", *tail])
+                    print(name, who, rows[-1][5], flush=True)
+            write_csv(Path(options.out) / "gps.csv", [*COLUMNS, "command", "versions", "device", "date"], rows)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))
