@@ -156,7 +156,9 @@ def _limit_as_terminal(n: Numbers) -> tuple[float, str]:
         likely *= 0.75
     ends = max(s.get("expert_terminal", 0.0), s.get("explored_terminal", 0.0), s.get("learner_terminal", 0.0))
     if "explored_terminal" in s and ends == 0 and s["terminal"] > 0.1:
-        likely, text = max(likely, 0.9), f"{text}; no episode in the environment ends in a terminal state"
+        # An expert may reach an end that fresh episodes do not.
+        likely = max(likely, 0.9 * ramp(at_limit, 0.0, 0.2), 0.25)
+        text = f"{text}; no episode in the environment ends in a terminal state"
     return likely, text
 
 
@@ -167,7 +169,7 @@ def _missing_terminals(n: Numbers) -> tuple[float, str]:
     text = f"{s['early']:.0%} of the episodes end before the horizon of {s['horizon']} steps, and none is terminal"
     ends = max(s.get("expert_terminal", 0.0), s.get("explored_terminal", 0.0), s.get("learner_terminal", 0.0))
     if "explored_terminal" in s:
-        known = 0.95 if ends > 0 else 0.25
+        known = 0.95 if ends > 0 else 0.25 + 0.6 * s["alike_ends"] * ramp(s["varied"], 0.02, 0.2)
         return known * ramp(s["early"], 0.1, 0.5), f"{text}; in the environment {ends:.0%} of the episodes are"
     return 0.85 * ramp(s["varied"], 0.02, 0.2) * ramp(max(s["early"], s["varied"]), 0.02, 0.2), text
 
@@ -180,12 +182,14 @@ def _poor_expert(n: Numbers) -> tuple[float, str]:
         likely = 0.95 * ramp(1 - r["share"], 0.1, 0.3) * certain
         text = (
             f"the demonstrations return {r['demonstrations']:.1f}, {r['best_name']} "
-            f"{r['best']:.1f}, random actions {r['random']:.1f}"
+            f"{r['best']:.1f}, random or constant actions {r['random']:.1f}"
         )
     p = r.get("p_better_than_random")
     if p is not None and p > 0.05 and r["demonstrations"] < r["random"] + 1e-9:
         likely = max(likely, 0.9)
-        text = text or f"the demonstrations return {r['demonstrations']:.1f}, random actions {r['random']:.1f}"
+        text = (
+            text or f"the demonstrations return {r['demonstrations']:.1f}, random or constant actions {r['random']:.1f}"
+        )
     if (
         (s.get("reward_per_step") or 0.0) > 0
         and s.get("terminal", 0.0) > 0.5
@@ -215,6 +219,10 @@ def _spread(n: Numbers) -> tuple[float, str, Found]:
         likely *= 0.25 + 0.75 * ramp(modes, 0.08, 0.2)
     else:
         likely *= ramp(a["low"], 0.1, 0.3)
+    local = a.get("local")
+    if local is not None:  # a few states in which the expert chooses count little in all of its actions' variance
+        here = ramp(local["share"], 0.005, 0.02) * ramp(local["unpredictable"], 0.65, 0.85)
+        likely = max(likely, here * ramp(modes, 0.3, 0.7))
     known = "performance" in n.values
     likely *= 0.9 * (0.35 + 0.65 * n.failing) if known else 0.9
     if _several(n)[0] > 0.5:
@@ -248,6 +256,9 @@ def _several(n: Numbers) -> tuple[float, str]:
     ratio, excess, agree = d.get("ratio", 1.0), d.get("excess", 0.0), d.get("agree", 0.0)
     sizes = " and ".join(map(str, d.get("groups", [])))
     likely = 0.92 * ramp(ratio, 2.0, 4.0) * ramp(excess, 0.03, 0.1) * ramp(agree, 0.75, 0.9)
+    left = n["data"].get("training_error")
+    if left is not None:  # one policy cannot act like two experts, so it misses a part of what they do
+        likely *= ramp(left, 0.01, 0.04)
     return (
         likely,
         f"two groups of {sizes} episodes act {ratio:.1f} times as differently in alike states as each within itself",
@@ -277,7 +288,7 @@ def _under_trained(n: Numbers) -> tuple[float, str]:
         falling = 0.6 * ramp(o.get("falling"), 0.1, 0.3) * n.failing if o else 0.0
         return falling, n.sentences.get("optimisation", "")
     train, best = o["training_error"], o["reference_training"]
-    worse = ramp((train + 0.01) / (best + 0.01), 1.5, 4.0) * ramp(train - best, 0.02, 0.1)
+    worse = ramp((train + 0.01) / (best + 0.01), 1.5, 4.0) * ramp(train - best, 0.01, 0.04)
     falling = ramp(o.get("falling"), 0.05, 0.2) * ramp((train + 0.01) / (best + 0.01), 1.2, 2.0)
     likely = 0.93 * max(worse, 0.7 * falling) * (0.3 + 0.7 * n.failing if "performance" in n.values else 1.0)
     steps = o.get("gradient_steps")
@@ -301,7 +312,9 @@ def _overfitting(n: Numbers) -> tuple[float, str]:
     noise = ramp(nugget, 0.03, 0.1) * ramp((nugget + 1e-3) / (train + 1e-3), 1.5, 3.0)
     if noise > worse:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
-    return 0.9 * gap * max(worse, noise) * (0.7 + 0.3 * n.failing), text
+    # A few episodes overfit any clone: then the smaller one is bad, too.
+    poor = ramp(best, 0.1, 0.3) * ramp(8 - n["data"].get("counts", [8])[-1], 0.0, 4.0)
+    return 0.9 * gap * max(worse, noise) * (0.7 + 0.3 * n.failing) * (1 - 0.7 * poor), text
 
 
 def _too_few(n: Numbers) -> tuple[float, str]:
@@ -319,7 +332,7 @@ def _too_few(n: Numbers) -> tuple[float, str]:
     falls = max(ramp(rate, 0.1, 0.4), ramp(6 - count, 0.0, 4.0))
     likely = 0.9 * larger * bad * falls
     likely *= n.failing if known else 1.0
-    if own > 2 * unseen + 0.05:
+    if own > 2 * unseen + 0.05 and count >= 6:
         likely *= 0.5  # the same data allow a better policy
     return likely, n.sentences["data"]
 

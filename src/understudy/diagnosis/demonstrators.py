@@ -149,7 +149,7 @@ def _split(matrix: np.ndarray, known: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _returns(subject: Subject) -> dict[str, Any]:
-    """The demonstrations' return between a random policy's (0) and the best known one's (1)."""
+    """The demonstrations' return, from that of a policy without skill (0) to the best known one's (1)."""
     demos = subject.demos
     assert demos is not None
     found: dict[str, Any] = {"share": None}
@@ -164,12 +164,12 @@ def _returns(subject: Subject) -> dict[str, Any]:
         known["the reference expert"] = subject.reference_returns
     if subject.fresh is not None:
         known["the learner"] = subject.fresh.returns
-    if subject.random_returns is None:
+    baseline = subject.baseline
+    if baseline is None:
         return found
-    low = float(subject.random_returns.mean())
-    found["random"] = low
-    if sample.size > 1 and len(subject.random_returns) > 1:
-        found["p_better_than_random"] = p_less(Sample.of(subject.random_returns), sample)
+    low = found["random"] = baseline.mean
+    if sample.size > 1 and baseline.size > 1:
+        found["p_better_than_random"] = p_less(baseline, sample)
     if known:
         name = max(known, key=lambda one: float(known[one].mean()))
         best = Sample.of(known[name])
