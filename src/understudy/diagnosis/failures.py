@@ -87,9 +87,9 @@ def hidden(n: Numbers) -> tuple[float, str]:
 
 def several(n: Numbers) -> tuple[float, str]:
     d = n["demonstrators"]
-    ratio, excess, agree = d.get("ratio", 1.0), d.get("excess", 0.0), d.get("agree", 0.0)
+    ratio, excess = d.get("ratio", 1.0), d.get("excess", 0.0)
     sizes = " and ".join(map(str, d.get("groups", [])))
-    likely = 0.92 * ramp(ratio, 2.0, 4.0) * ramp(excess, 0.03, 0.1) * ramp(agree, 0.75, 0.9)
+    likely = 0.92 * ramp(ratio, 1.8, 3.2) * ramp(excess, 0.03, 0.1)
     left = n["data"].get("training_error")
     if left is not None:  # one policy cannot act like two experts, so it misses a part of what they do
         likely *= ramp(left, 0.01, 0.04)
