@@ -53,8 +53,13 @@ def measure(subject: Subject) -> Measure:
         "two_modes": None if modes is None else modes.two,
         "local": None if modes is None else {"share": modes.share, "unpredictable": modes.unpredictable},
         "nugget_with_all_observations": None,
-        "nugget_with_memory": _with_memory(demos, seen, rng),
+        "nugget_with_memory": None,
     }
+    remembered = _with_memory(demos, seen)
+    if remembered is not None:
+        numbers["nugget_with_memory"] = float(nugget(remembered, rng)["nugget"])
+        if modes is not None:
+            numbers["local"]["share_with_memory"] = two_modes(remembered, rng).share
     if seen.shape[1] < demos.observations.shape[1]:
         whole = steps_of(demos.action_space, demos.observations, demos.actions, demos.lengths)
         numbers["nugget_with_all_observations"] = nugget(whole, rng)["nugget"]
@@ -162,8 +167,8 @@ def _left_by_split(values: np.ndarray) -> np.ndarray:
     return best / np.maximum(ordered.var(1) * ordered.shape[1], 1e-12)
 
 
-def _with_memory(demos: Demonstrations, seen: np.ndarray, rng: np.random.Generator) -> float | None:
-    """The nugget if a state also has the previous observation. (The previous action would reveal smooth noise.)"""
+def _with_memory(demos: Demonstrations, seen: np.ndarray) -> Steps | None:
+    """Steps whose state also has the previous observation. (The previous action would reveal smooth noise.)"""
     starts = np.cumsum(demos.lengths) - demos.lengths
     later = np.ones(demos.steps, bool)
     later[starts] = False
@@ -172,7 +177,7 @@ def _with_memory(demos: Demonstrations, seen: np.ndarray, rng: np.random.Generat
         return None
     rows = np.flatnonzero(later)
     both = np.concatenate([seen[rows], seen[rows] - seen[rows - 1]], axis=1)
-    return float(nugget(steps_of(demos.action_space, both, demos.actions[rows], lengths), rng)["nugget"])
+    return steps_of(demos.action_space, both, demos.actions[rows], lengths)
 
 
 def _chart(found: dict[str, Any]) -> Chart | None:

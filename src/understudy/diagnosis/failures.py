@@ -55,13 +55,18 @@ def _spread(n: Numbers) -> tuple[float, str, Found]:
         likely *= ramp(a["low"], 0.1, 0.3)
     local = a.get("local")
     if local is not None:  # a few states in which the expert chooses count little in all of its actions' variance
-        here = ramp(local["share"], 0.005, 0.02) * ramp(local["unpredictable"], 0.65, 0.85)
+        here = ramp(local["share"], 0.005, 0.02) * (1 - ramp(local["share"], 0.3, 0.6))
+        here *= ramp(local["unpredictable"], 0.65, 0.85)
         likely = max(likely, here * ramp(modes, 0.3, 0.7))
-    known = "performance" in n.values
-    likely *= 0.9 * (0.35 + 0.65 * n.failing) if known else 0.9
+    likely *= 0.9 * _weight(n)
     if several(n)[0] > 0.5:
         likely *= 0.8  # the groups explain it
     return likely, n.sentences["ambiguity"], a
+
+
+def _weight(n: Numbers) -> float:
+    """How much a spread of the expert's actions counts: little where the policy is as good as the expert."""
+    return 0.35 + 0.65 * n.failing if "performance" in n.values else 1.0
 
 
 def ambiguous(n: Numbers) -> tuple[float, str]:
@@ -82,6 +87,17 @@ def hidden(n: Numbers) -> tuple[float, str]:
     memory = a.get("nugget_with_memory")
     if memory is not None and memory < 0.5 * a["nugget"]:
         return likely, f"{text}; with the observation before, {memory:.1%} are left"
+    local = a.get("local") or {}
+    if "share_with_memory" in local:
+        before, after = local["share"], local["share_with_memory"]
+        explained = ramp((before + 0.005) / (after + 0.005), 1.5, 2.3) * ramp(local["unpredictable"], 0.6, 0.75)
+        found = 0.9 * _weight(n) * explained * ramp(before, 0.02, 0.1)
+        if found > likely:
+            text = (
+                f"{before:.1%} of the steps have alike states with different actions, and {after:.1%} if a state has "
+                "the observation before, too"
+            )
+            return found, text
     return likely, f"{text}; the observation before does not explain it"
 
 

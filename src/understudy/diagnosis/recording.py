@@ -56,7 +56,7 @@ def measure(subject: Subject) -> Measure:
             errors[f"scale {scale:g}"] = model.error(obs, act * scale, nexts)
     for rate in RATES:
         errors[f"rate {rate:g}"] = model.error(obs, act, nexts, rate)
-    if obs.shape[1] <= MOST_COLUMNS:
+    if 1 < obs.shape[1] <= MOST_COLUMNS:
         name, error = _reordered(lambda order: model.error(obs[:, order], act, nexts[:, order]), obs.shape[1])
         errors[f"columns {name}"] = error
     plain = errors.pop("as recorded")

@@ -23,6 +23,8 @@ from understudy.train.checkpoints import digest
 from understudy.train.completing import completed as completed_by_data
 from understudy.train.results import Result, load_run
 
+HELD = 10
+"""Mean number of steps for which exploring episodes hold an action."""
 MOST_POLICIES = 10
 """Policies of a run that play fresh episodes."""
 
@@ -244,11 +246,20 @@ def uniform_actions(space: Any, random: np.random.Generator) -> Any:
 
 
 def _exploring(space: Any, policy: Any, random: np.random.Generator) -> Any:
-    """Random actions, and in half of the steps those of a policy, so that episodes last."""
+    """Random actions, and in half of the steps those of a policy, so that episodes last.
+
+    In every second episode random actions are held for a while, because actions that change in every step cancel.
+    """
     uniform = uniform_actions(space, random)
+    held: np.ndarray | None = None
 
     def act(obs: np.ndarray) -> np.ndarray:
+        nonlocal held
         chosen = uniform(obs)
+        if held is not None and held.shape == chosen.shape:
+            keeps = (np.arange(len(chosen)) % 2 == 0) & (random.random(len(chosen)) > 1 / HELD)
+            chosen = np.where(keeps.reshape(-1, *(1,) * (chosen.ndim - 1)), held, chosen)
+        held = chosen
         if policy is None:
             return chosen
         followed = np.asarray(policy.mode(policy.reset(random, (len(obs),)), obs))

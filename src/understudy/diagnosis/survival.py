@@ -37,7 +37,7 @@ def measure(subject: Subject) -> Measure:
             terminal_at_longest=float((terminal & (demos.lengths == demos.lengths.max())).mean()),
             horizon_known=subject.env is not None or not demos.horizon_from_data,
             alike_ends=alike_ends(demos),
-            reward_per_step=None if demos.rewards is None else float(demos.rewards.mean()),
+            reward_per_step=None if demos.rewards is None else _reward_of_living(demos.rewards, ends),
         )
         series.append(("demonstrations", demos.lengths))
     for name, played in (("learner", subject.fresh), ("expert", subject.theirs), ("explored", subject.explored)):
@@ -77,6 +77,13 @@ def measure(subject: Subject) -> Measure:
         numbers,
         Chart("Share of episodes that are still running", "time step", curves, y_title="Share", over="episodes"),
     )
+
+
+def _reward_of_living(rewards: np.ndarray, ends: np.ndarray) -> float:
+    """The mean reward of a step that does not end its episode: a reward for the end itself says nothing of living."""
+    inner = np.ones(len(rewards), bool)
+    inner[ends] = False
+    return float(rewards[inner].mean()) if inner.any() else float(rewards.mean())
 
 
 def alike_ends(demos: Demonstrations) -> float:
