@@ -15,7 +15,7 @@ says whether the rest explains the difference. If the last step explains it, a s
 help.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,19 +45,27 @@ def measure(subject: Subject) -> Measure:
     steps = steps_of(demos.action_space, seen, demos.actions, demos.lengths)
     rng = np.random.default_rng(subject.seeds(4)[3])
     found = nugget(steps, rng)
+    modes = two_modes(steps, rng) if isinstance(demos.action_space, Continuous) else None
     numbers: dict[str, Any] = {
         "nugget": found["nugget"],
         "low": found["low"],
         "alike": found["alike"],
-        "two_modes": two_modes(steps, rng) if isinstance(demos.action_space, Continuous) else None,
+        "two_modes": None if modes is None else modes.two,
+        "local": None if modes is None else {"share": modes.share, "unpredictable": modes.unpredictable},
         "nugget_with_all_observations": None,
-        "nugget_with_memory": _with_memory(demos, seen, rng),
+        "nugget_with_memory": None,
     }
+    remembered = _with_memory(demos, seen)
+    if remembered is not None:
+        numbers["nugget_with_memory"] = float(nugget(remembered, rng)["nugget"])
+        if modes is not None:
+            numbers["local"]["share_with_memory"] = two_modes(remembered, rng).share
     if seen.shape[1] < demos.observations.shape[1]:
         whole = steps_of(demos.action_space, demos.observations, demos.actions, demos.lengths)
         numbers["nugget_with_all_observations"] = nugget(whole, rng)["nugget"]
-    modes = numbers["two_modes"]
-    about = "" if modes is None else f"; {modes:.0%} of the groups with a spread have two modes (5% by chance)"
+    about = ""
+    if modes is not None:
+        about = f"; {modes.share:.1%} of the steps have alike states with a spread, {modes.two:.0%} of these two modes"
     value = found["low"] if found["alike"] else float("nan")
     alike = "" if found["alike"] else "; the nearest states are far apart, so this says little"
     return Measure(
@@ -119,20 +127,34 @@ def _intercept(h: np.ndarray, d: np.ndarray, weights: np.ndarray) -> float:
     return float(mean_d - slope * mean_h)
 
 
-def two_modes(steps: Steps, rng: np.random.Generator) -> float:
-    """The share of groups with a spread whose actions have two modes; 5% for normal noise."""
+class Modes(NamedTuple):
+    """Groups of alike states whose actions have a spread."""
+
+    two: float
+    """The share of these groups whose actions have two modes; 5% for normal noise."""
+    share: float
+    """The share of all steps that have such a group."""
+    unpredictable: float
+    """In these groups, the difference to the nearest state's action over that to farther ones: 1 if the state says
+    nothing, and clearly less where the expert switches from one state to the next."""
+
+
+def two_modes(steps: Steps, rng: np.random.Generator) -> Modes:
     _, index = neighbours(steps, GROUP - 1)
     whole = np.flatnonzero((index >= 0).all(1))
     if len(whole) == 0:
-        return 0.0
+        return Modes(0.0, 0.0, 0.0)
     groups = steps.act[np.concatenate([whole[:, None], index[whole]], axis=1)]  # (n, GROUP, act)
     widest = groups.var(1).argmax(1)
     values = np.take_along_axis(groups, widest[:, None, None], 2)[..., 0]
     wide = values.var(1) > 0.1 * steps.act.var(0).max()
+    share = float(wide.mean())
     if wide.sum() < 5:
-        return 0.0
+        return Modes(0.0, share, 0.0)
     reference = _left_by_split(rng.standard_normal((4000, GROUP)))
-    return float((_left_by_split(values[wide]) < np.quantile(reference, 0.05)).mean())
+    two = float((_left_by_split(values[wide]) < np.quantile(reference, 0.05)).mean())
+    gaps = np.square(values[wide, 1:] - values[wide, :1]).mean(0)
+    return Modes(two, share, float(gaps[0] / max(gaps[GROUP // 2 :].mean(), 1e-12)))
 
 
 def _left_by_split(values: np.ndarray) -> np.ndarray:
@@ -145,8 +167,8 @@ def _left_by_split(values: np.ndarray) -> np.ndarray:
     return best / np.maximum(ordered.var(1) * ordered.shape[1], 1e-12)
 
 
-def _with_memory(demos: Demonstrations, seen: np.ndarray, rng: np.random.Generator) -> float | None:
-    """The nugget if a state also has the previous observation. (The previous action would reveal smooth noise.)"""
+def _with_memory(demos: Demonstrations, seen: np.ndarray) -> Steps | None:
+    """Steps whose state also has the previous observation. (The previous action would reveal smooth noise.)"""
     starts = np.cumsum(demos.lengths) - demos.lengths
     later = np.ones(demos.steps, bool)
     later[starts] = False
@@ -155,7 +177,7 @@ def _with_memory(demos: Demonstrations, seen: np.ndarray, rng: np.random.Generat
         return None
     rows = np.flatnonzero(later)
     both = np.concatenate([seen[rows], seen[rows] - seen[rows - 1]], axis=1)
-    return float(nugget(steps_of(demos.action_space, both, demos.actions[rows], lengths), rng)["nugget"])
+    return steps_of(demos.action_space, both, demos.actions[rows], lengths)
 
 
 def _chart(found: dict[str, Any]) -> Chart | None:

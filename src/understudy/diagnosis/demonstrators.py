@@ -1,12 +1,14 @@
 """Demonstrators: whether several experts demonstrated, and whether they are good.
 
-Several experts act differently in alike states of different episodes, and alike within an episode. D[e, f] is the
-mean difference of actions between the steps of episode e and the nearest steps of episode f. If two groups of
-episodes differ between each other much more than within, there are two experts. An ambiguous expert has no such
-groups: it also differs from itself within an episode.
+Several experts act differently in alike states of different episodes, and alike within an episode. A step's deviation
+is the difference of its action to a smooth function of the state, fitted to all episodes. Episodes of one expert
+deviate
+the same way in alike states. If two groups of episodes differ between each other much more than within, at equal
+distances of the states, there are two experts. An ambiguous expert has no such groups: it also differs from itself
+within an episode.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,14 @@ STEPS = 60
 """Steps of an episode that are compared."""
 MOST = 50
 """Episodes that are compared."""
+NEAR = 12
+"""Alike steps of other episodes that a step is compared with."""
+BLOCKS = 8
+"""Blocks of an episode's time: groups are found on every second one."""
+BINS = 5
+FEATURES = 20
+"""Few, so that the function cannot learn which episode a state is from."""
+REFINEMENTS = 20
 THRESHOLD = 3.0
 
 
@@ -29,7 +39,7 @@ def measure(subject: Subject) -> Measure:
         raise CannotMeasureError("no demonstrations")
     numbers: dict[str, Any] = {"returns": _returns(subject)}
     if demos.episodes < 4:
-        numbers.update({"ratio": 1.0, "excess": 0.0, "groups": [demos.episodes], "agree": 0.0})
+        numbers.update({"ratio": 1.0, "excess": 0.0, "groups": [demos.episodes]})
     else:
         first = demos.first(min(demos.episodes, MOST))
         steps = steps_of(first.action_space, first.observations, first.actions, first.lengths, STEPS * first.episodes)
@@ -72,84 +82,103 @@ def groups(steps: Steps, rng: np.random.Generator) -> dict[str, Any]:
     The groups are found on one half of the blocks of time, and tested on the other, both ways. So a split that chance
     suggests does not count. `excess` is how much more the groups differ than their members, in action variances.
     """
-    names = np.unique(steps.episode)
+    names, episode = np.unique(steps.episode, return_inverse=True)
+    pairs = _pairs(steps, episode, rng)
+    longest = np.zeros(len(names))
+    np.maximum.at(longest, episode, steps.t + 1)
+    half = (BLOCKS * steps.t / longest[episode]).astype(int)[pairs.step] % 2
     total = 2 * max(float(steps.act.var(0).sum()), 1e-12)
-    longest = {int(name): int(steps.t[steps.episode == name].max()) + 1 for name in names}
-    block = np.array([8 * t // longest[int(e)] for e, t in zip(steps.episode, steps.t, strict=True)])
     found = []
-    for half in (0, 1):
-        matrix, _ = _differences(steps, names, block % 2 == half)
-        other, weight = _differences(steps, names, block % 2 != half)
-        if matrix is None or other is None:
-            continue
-        _, labels = _split(matrix, np.isfinite(matrix))
-        same = (labels[:, None] == labels[None]) & ~np.eye(len(names), dtype=bool) & np.isfinite(other)
-        cross = (labels[:, None] != labels[None]) & np.isfinite(other)
-        if not same.any() or not cross.any():
-            continue
-        within = float(np.average(other[same], weights=weight[same])) / total
-        between = float(np.average(other[cross], weights=weight[cross])) / total
-        found.append((between, within, labels))
+    for part in (0, 1):
+        labels = _split(pairs, half == part, len(names))
+        if min(labels.sum(), len(names) - labels.sum()) >= 2:
+            gaps = _gaps(pairs, half != part, labels)
+            if gaps is not None:
+                found.append((gaps[0] / total, gaps[1] / total, labels))
     if len(found) < 2:
-        return {"ratio": 1.0, "excess": 0.0, "groups": [len(names)], "agree": 0.0}
+        return {"ratio": 1.0, "excess": 0.0, "groups": [len(names)]}
     ratio = min((between + 0.01) / (within + 0.01) for between, within, _ in found)
     excess = min(between - within for between, within, _ in found)
-    labels, others = found[0][2], found[1][2]
-    agree = max(float((labels == others).mean()), float((labels != others).mean()))
-    return {"ratio": ratio, "excess": excess, "groups": [int((labels == g).sum()) for g in (0, 1)], "agree": agree}
+    sizes = [int((found[0][2] == g).sum()) for g in (0, 1)]
+    return {"ratio": float(ratio), "excess": float(excess), "groups": sizes}
 
 
-def _differences(steps: Steps, names: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-    """D[e, f]: the mean difference of actions between chosen steps of e and the nearest of f; and their numbers."""
-    count = len(names)
-    rows = [np.flatnonzero(steps.episode == name) for name in names]
-    matrix, weight = np.full((count, count), np.nan), np.zeros((count, count))
-    distance, _ = neighbours(steps, 1)
-    finite = distance[np.isfinite(distance)]
-    reach = 2 * float(np.median(finite)) + 1e-9 if finite.size else 0.0
-    for e in range(count):
-        own = rows[e][chosen[rows[e]]]
-        for f in range(count):
-            if e == f or len(own) == 0:
-                continue
-            apart = np.sqrt(np.maximum(_squared(steps.obs[own], steps.obs[rows[f]]), 0))
-            nearest = apart.argmin(1)
-            near = apart[np.arange(len(nearest)), nearest] <= reach
-            if near.sum() >= 2:
-                gap = steps.act[own][near] - steps.act[rows[f]][nearest[near]]
-                matrix[e, f], weight[e, f] = float(np.square(gap).sum(1).mean()), float(near.sum())
-    if np.isfinite(matrix).sum() < count:
-        return None, weight
-    known = np.isfinite(matrix) & np.isfinite(matrix.T)
-    return np.where(known, (matrix + matrix.T) / 2, np.where(np.isfinite(matrix), matrix, matrix.T)), weight
+class _Pairs(NamedTuple):
+    """Pairs of alike steps of two episodes."""
+
+    step: np.ndarray
+    """The row of the first step."""
+    first: np.ndarray
+    second: np.ndarray
+    """Their episodes."""
+    distance: np.ndarray
+    gap: np.ndarray
+    """The squared difference of their deviations."""
+    agreement: np.ndarray
+    """The product of their deviations: positive if both deviate the same way."""
 
 
-def _squared(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return (x**2).sum(1)[:, None] - 2 * x @ y.T + (y**2).sum(1)[None]
+def _deviation(steps: Steps, rng: np.random.Generator) -> np.ndarray:
+    """Actions less a smooth function of the state: ridge regression on random features. One expert leaves little."""
+    size = steps.obs.shape[1]
+    directions, offsets = rng.standard_normal((size, FEATURES)) / np.sqrt(size), rng.uniform(-2, 2, FEATURES)
+    waves = np.maximum(2 * steps.obs @ directions + offsets, 0)
+    phi = np.concatenate([np.ones((len(waves), 1)), steps.obs, waves], axis=1)
+    gram = phi.T @ phi + 1e-3 * len(phi) * np.eye(phi.shape[1])
+    return steps.act - phi @ np.linalg.solve(gram, phi.T @ steps.act)
 
 
-def _split(matrix: np.ndarray, known: np.ndarray) -> tuple[float, np.ndarray]:
-    """The split into two groups of at least two episodes by the leading direction of the centred matrix, refined."""
-    count = len(matrix)
-    filled = np.where(known, matrix, np.nanmean(matrix))
-    np.fill_diagonal(filled, 0.0)
-    centre = np.eye(count) - 1 / count
-    _, directions = np.linalg.eigh(-0.5 * centre @ filled @ centre)
-    order = directions[:, -1]
-    best, labels = 0.0, np.zeros(count, int)
-    for cut in range(2, count - 1):
-        own = (np.argsort(np.argsort(order)) >= cut).astype(int)
-        same = (own[:, None] == own[None]) & known & ~np.eye(count, dtype=bool)
-        cross = (own[:, None] != own[None]) & known
-        if same.any() and cross.any():
-            ratio = (matrix[cross].mean() + 0.02) / (matrix[same].mean() + 0.02)
-            if ratio > best:
-                best, labels = float(ratio), own
-    return best, labels
+def _pairs(steps: Steps, episode: np.ndarray, rng: np.random.Generator) -> _Pairs:
+    distance, index = neighbours(steps, NEAR)
+    deviation = _deviation(steps, rng)
+    rows, columns = np.nonzero(np.isfinite(distance))
+    other = index[rows, columns]
+    return _Pairs(
+        rows,
+        episode[rows],
+        episode[other],
+        distance[rows, columns],
+        np.square(deviation[rows] - deviation[other]).sum(1),
+        (deviation[rows] * deviation[other]).sum(1),
+    )
+
+
+def _split(pairs: _Pairs, chosen: np.ndarray, count: int) -> np.ndarray:
+    """Labels 0 and 1 of the episodes, so that pairs in a group deviate the same way: a spectral cut, refined."""
+    affinity = np.zeros((count, count))
+    np.add.at(affinity, (pairs.first[chosen], pairs.second[chosen]), pairs.agreement[chosen])
+    affinity += affinity.T
+    size = np.sqrt(np.maximum(np.abs(affinity).sum(0), 1e-12))
+    _, directions = np.linalg.eigh(affinity / np.outer(size, size))
+    side = np.where(directions[:, -1] >= 0, 1.0, -1.0)
+    for _ in range(REFINEMENTS):
+        before = side.copy()
+        for e in range(count):
+            pull = float(affinity[e] @ side)
+            side[e] = np.sign(pull) or side[e]
+        if (side == before).all():
+            break
+    return (side > 0).astype(int)
+
+
+def _gaps(pairs: _Pairs, chosen: np.ndarray, labels: np.ndarray) -> tuple[float, float] | None:
+    """Mean differences of deviations between and within the groups, at equal distances of the states."""
+    cross = labels[pairs.first] != labels[pairs.second]
+    edges = np.quantile(pairs.distance[chosen], np.linspace(0, 1, BINS + 1)[1:-1])
+    place = np.searchsorted(edges, pairs.distance)
+    means = []
+    for b in range(BINS):
+        here = chosen & (place == b)
+        if (here & cross).sum() >= 5 and (here & ~cross).sum() >= 5:
+            means.append((pairs.gap[here & cross].mean(), pairs.gap[here & ~cross].mean()))
+    if not means:
+        return None
+    between, within = np.mean(means, axis=0)
+    return float(between), float(within)
 
 
 def _returns(subject: Subject) -> dict[str, Any]:
-    """The demonstrations' return between a random policy's (0) and the best known one's (1)."""
+    """The demonstrations' return, from that of a policy without skill (0) to the best known one's (1)."""
     demos = subject.demos
     assert demos is not None
     found: dict[str, Any] = {"share": None}
@@ -164,12 +193,12 @@ def _returns(subject: Subject) -> dict[str, Any]:
         known["the reference expert"] = subject.reference_returns
     if subject.fresh is not None:
         known["the learner"] = subject.fresh.returns
-    if subject.random_returns is None:
+    baseline = subject.baseline
+    if baseline is None:
         return found
-    low = float(subject.random_returns.mean())
-    found["random"] = low
-    if sample.size > 1 and len(subject.random_returns) > 1:
-        found["p_better_than_random"] = p_less(Sample.of(subject.random_returns), sample)
+    low = found["random"] = baseline.mean
+    if sample.size > 1 and baseline.size > 1:
+        found["p_better_than_random"] = p_less(baseline, sample)
     if known:
         name = max(known, key=lambda one: float(known[one].mean()))
         best = Sample.of(known[name])

@@ -17,6 +17,8 @@ EXPLODED = 100.0
 HUGE = {"payoff": 50.0, "policy_loss": 1e3, "loss": 1e3, "q": 1e4, "critic_loss": 1e4}
 """The size at which a metric counts as exploded. Observations and actions have size 1, so payoffs and losses do too."""
 LOSSES = ("loss", "policy_loss", "payoff")
+COUNTS = ("return", "seconds", "queries", "env_steps")
+"""Metrics that grow in healthy training, or have the task's units."""
 
 
 def measure(subject: Subject, reference: Reference | None) -> Measure:
@@ -34,7 +36,7 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
     numbers["exploded"] = [
         name
         for name, values in result.metrics.items()
-        if any(_exploded(name, row) for row in values) and name not in ("return", "seconds")
+        if name not in COUNTS and any(_exploded(name, row) for row in values)
     ]
     numbers["largest"] = {
         name: float(np.nanmax(np.abs(values))) for name, values in result.metrics.items() if np.isfinite(values).any()
@@ -143,11 +145,11 @@ def _seeds(subject: Subject) -> dict[str, Any]:
 
 
 def _scale(subject: Subject, means: np.ndarray) -> float:
-    """From a random policy's return to the best known one."""
+    """From the return of a policy without skill to the best known one."""
     known = [means.max()]
     if subject.reference_returns is not None:
         known.append(subject.reference_returns.mean())
     if subject.demos is not None and subject.demos.expert_return is not None:
         known.append(subject.demos.expert_return.mean)
-    low = float(np.ptp(means)) if subject.random_returns is None else float(subject.random_returns.mean())
-    return float(max(known) - low) if subject.random_returns is not None else max(float(np.ptp(means)), 1e-9)
+    baseline = subject.baseline
+    return max(float(np.ptp(means)), 1e-9) if baseline is None else float(max(known) - baseline.mean)

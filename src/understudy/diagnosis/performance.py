@@ -1,4 +1,7 @@
-"""Performance: how much of the expert's return a policy reaches, on a scale from random actions to the expert."""
+"""Performance: how much of the expert's return a policy reaches, on a scale from no skill to the expert.
+
+No skill is random actions, or the demonstrations' mean action in every step where that returns more.
+"""
 
 from typing import Any
 
@@ -25,8 +28,8 @@ def measure(subject: Subject) -> Measure:
         raise CannotMeasureError("the expert's return is not known: no rewards in the demonstrations, and no expert")
     own = Sample.of(fresh.returns)
     low = expert.mean - max(abs(expert.mean), 1.0)
-    if subject.random_returns is not None:
-        low = float(subject.random_returns.mean())
+    if subject.baseline is not None:
+        low = subject.baseline.mean
     scale = expert.mean - low
     gap = imitation_gap(expert, own)
     share = (own.mean - low) / scale if scale > 1e-9 else float(own.mean >= expert.mean)
@@ -44,18 +47,19 @@ def measure(subject: Subject) -> Measure:
         "policy",
         [Series("return", 0, bars, bars=True, joined=False)],
         expert.mean,
-        ["random", "learner", "expert"],
+        ["no skill", "learner", "expert"],
         over="episodes",
     )
     return Measure(
         "performance",
         "Is the policy as good as the expert?",
         float(share),
-        "of the expert's return (0: random actions, 1: the expert)",
+        "of the expert's return (0: random or constant actions, 1: the expert)",
         ENOUGH,
         "Ten episodes cannot tell a difference of 10% from chance on the bundled tasks.",
         False,
-        f"the learner returns {own.mean:.1f}, the expert {expert.mean:.1f}, random actions {low:.1f}; gap {gap}",
+        f"the learner returns {own.mean:.1f}, the expert {expert.mean:.1f}, random or constant actions {low:.1f}; "
+        f"gap {gap}",
         numbers,
         chart,
     )

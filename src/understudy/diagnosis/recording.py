@@ -4,7 +4,7 @@ A model of the environment, Δs = f(s, a), is fitted to episodes with random act
 predicted as they are, and under other readings of them:
 
     action scale c     f(s, c a)          the recorded actions were divided by c
-    columns i, j       f(swap s, a)       two columns of the observations are swapped
+    columns i, j       f(swap s, a)       columns of the observations are swapped, up to three pairs
     control rate k     k f(s, a)          a recorded step is k steps of the environment
 
 A reading is a finding if it explains the steps much better than the data as they are. With an expert to query, its
@@ -30,6 +30,7 @@ from understudy.studies.report.chart import Chart, Series
 FEATURES = 400
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.25, 1 / 3, 0.5, 2 / 3, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0, 50.0, -1.0)
 RATES = (0.1, 0.2, 0.25, 1 / 3, 0.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0)
+MOST_SWAPS = 3
 MOST_COLUMNS = 30
 """Observations with more columns are not searched for swaps."""
 THRESHOLD = 2.0
@@ -55,12 +56,9 @@ def measure(subject: Subject) -> Measure:
             errors[f"scale {scale:g}"] = model.error(obs, act * scale, nexts)
     for rate in RATES:
         errors[f"rate {rate:g}"] = model.error(obs, act, nexts, rate)
-    columns = obs.shape[1]
-    if columns <= MOST_COLUMNS:
-        for i, j in combinations(range(columns), 2):
-            order = np.arange(columns)
-            order[[i, j]] = j, i
-            errors[f"columns {i} {j}"] = model.error(obs[:, order], act, nexts[:, order])
+    if 1 < obs.shape[1] <= MOST_COLUMNS:
+        name, error = _reordered(lambda order: model.error(obs[:, order], act, nexts[:, order]), obs.shape[1])
+        errors[f"columns {name}"] = error
     plain = errors.pop("as recorded")
     best = {kind: _best(errors, kind) for kind in ("scale", "rate", "columns")}
     numbers: dict[str, Any] = {
@@ -176,6 +174,25 @@ class Model:
 
     def worst(self, obs: np.ndarray, act: np.ndarray, nexts: np.ndarray) -> list[float]:
         return [float(x) for x in self.residual(obs, act, nexts)]
+
+
+def _reordered(error: Callable[[np.ndarray], float], columns: int) -> tuple[str, float]:
+    """The swap of columns with the smallest error, and further swaps as long as each halves it: a name, an error."""
+    order, least = np.arange(columns), np.inf
+    swaps: list[tuple[int, int]] = []
+    while len(swaps) < MOST_SWAPS:
+        found = {}
+        for i, j in combinations(range(columns), 2):
+            if not any(i in pair or j in pair for pair in swaps):
+                swapped = order.copy()
+                swapped[[i, j]] = order[[j, i]]
+                found[i, j] = error(swapped)
+        best = min(found, key=lambda pair: found[pair], default=None)
+        if best is None or (swaps and found[best] > least / 2):
+            break
+        swaps, least = [*swaps, best], found[best]
+        order[list(best)] = order[[best[1], best[0]]]
+    return " and ".join(f"{i} {j}" for i, j in swaps), float(least)
 
 
 def _inside(demos: Demonstrations) -> np.ndarray:

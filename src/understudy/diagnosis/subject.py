@@ -11,6 +11,7 @@ from understudy.collect.recorder import Episodes
 from understudy.collect.rollouts import rollout
 from understudy.core.errors import DemonstrationError, SettingError, UnderstudyError
 from understudy.core.paths import checked_path
+from understudy.core.statistics import Sample
 from understudy.core.text import quoted
 from understudy.core.types import Spec
 from understudy.data import Demonstrations, bundled, load
@@ -22,6 +23,8 @@ from understudy.train.checkpoints import digest
 from understudy.train.completing import completed as completed_by_data
 from understudy.train.results import Result, load_run
 
+HELD = 10
+"""Mean number of steps for which exploring episodes hold an action."""
 MOST_POLICIES = 10
 """Policies of a run that play fresh episodes."""
 
@@ -46,6 +49,8 @@ class Subject:
     explored: Episodes | None = None
     """Episodes of which half of the actions are random."""
     random_returns: np.ndarray | None = None
+    idle_returns: np.ndarray | None = None
+    """Of the demonstrations' mean action in every step: a policy that ignores its observations. None: discrete."""
     reference_returns: np.ndarray | None = None
     returns: np.ndarray | None = None
     """(policies, episodes) of the runs with the most demonstrations."""
@@ -70,6 +75,12 @@ class Subject:
         if self.demos is None or self.result is None:
             return self.demos
         return self.demos.first(min(self.demos.episodes, self.result.runs[self.result.selected].episodes))
+
+    @property
+    def baseline(self) -> Sample | None:
+        """The return of a policy without skill: random actions, or the mean action where that is better."""
+        known = [one for one in (self.random_returns, self.idle_returns) if one is not None]
+        return max((Sample.of(one) for one in known), key=lambda one: one.mean, default=None)
 
     def seeds(self, count: int) -> list[int]:
         """Different seeds for different episodes."""
@@ -211,6 +222,10 @@ def _play(subject: Subject) -> None:
     space = env.spec.action
     uniform = played("random episodes", uniform_actions(space, np.random.default_rng(others)), others)
     subject.random_returns = None if uniform is None else uniform.returns
+    if subject.demos is not None and isinstance(space, Continuous):
+        mean = subject.demos.actions.mean(0).astype(np.float32)
+        constant = played("episodes of the mean action", lambda obs: np.tile(mean, (len(obs), 1)), others)
+        subject.idle_returns = None if constant is None else constant.returns
     guide = actor.policy if actor is not None and subject.fresh is not None else None
     source = subject.reference.policy if subject.reference is not None else None
     subject.explored = played(
@@ -219,11 +234,20 @@ def _play(subject: Subject) -> None:
 
 
 def _exploring(space: Any, policy: Any, random: np.random.Generator) -> Any:
-    """Random actions, and in half of the steps those of a policy, so that episodes last."""
+    """Random actions, and in half of the steps those of a policy, so that episodes last.
+
+    In every second episode random actions are held for a while, because actions that change in every step cancel.
+    """
     uniform = uniform_actions(space, random)
+    held: np.ndarray | None = None
 
     def act(obs: np.ndarray) -> np.ndarray:
+        nonlocal held
         chosen = uniform(obs)
+        if held is not None and held.shape == chosen.shape:
+            keeps = (np.arange(len(chosen)) % 2 == 0) & (random.random(len(chosen)) > 1 / HELD)
+            chosen = np.where(keeps.reshape(-1, *(1,) * (chosen.ndim - 1)), held, chosen)
+        held = chosen
         if policy is None:
             return chosen
         followed = np.asarray(policy.mode(policy.reset(random, (len(obs),)), obs))

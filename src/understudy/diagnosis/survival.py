@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 
 from understudy.core.statistics import Sample
+from understudy.data import Demonstrations
 from understudy.diagnosis.measures import CannotMeasureError, Measure
 from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
 
 BINS = 20
+TIGHT = 0.25
+"""Final states are alike in a column where their spread is at most this share of the spread of all states."""
 
 
 def measure(subject: Subject) -> Measure:
@@ -33,7 +36,8 @@ def measure(subject: Subject) -> Measure:
             terminal_at_limit=float((terminal & (demos.lengths >= horizon)).mean()),
             terminal_at_longest=float((terminal & (demos.lengths == demos.lengths.max())).mean()),
             horizon_known=subject.env is not None or not demos.horizon_from_data,
-            reward_per_step=None if demos.rewards is None else float(demos.rewards.mean()),
+            alike_ends=alike_ends(demos),
+            reward_per_step=None if demos.rewards is None else _reward_of_living(demos.rewards, ends),
         )
         series.append(("demonstrations", demos.lengths))
     for name, played in (("learner", subject.fresh), ("expert", subject.theirs), ("explored", subject.explored)):
@@ -73,3 +77,32 @@ def measure(subject: Subject) -> Measure:
         numbers,
         Chart("Share of episodes that are still running", "time step", curves, y_title="Share", over="episodes"),
     )
+
+
+def _reward_of_living(rewards: np.ndarray, ends: np.ndarray) -> float:
+    """The mean reward of a step that does not end its episode: a reward for the end itself says nothing of living."""
+    inner = np.ones(len(rewards), bool)
+    inner[ends] = False
+    return float(rewards[inner].mean()) if inner.any() else float(rewards.mean())
+
+
+def alike_ends(demos: Demonstrations) -> float:
+    """How much an episode's end looks like an event: 1 if all end where no other state is, 0 if anywhere.
+
+    Ends are alike if a column's final values are close together, or on the same side of almost all other values.
+    """
+    ends = np.cumsum(demos.lengths) - 1
+    if len(ends) < 4:
+        return 0.0
+    x = np.asarray(demos.observations, np.float64)
+    inner = np.ones(len(x), bool)
+    inner[ends] = False
+    if not inner.any():
+        return 0.0
+    best = 0.0
+    for final, others in zip(x[ends].T, x[inner].T, strict=True):
+        if final.std() > TIGHT * max(others.std(), 1e-12) or others.std() < 1e-9:
+            continue
+        low, high = final.min() - final.std(), final.max() + final.std()
+        best = max(best, 1 - float(((others >= low) & (others <= high)).mean()) * 10)
+    return max(best, 0.0)

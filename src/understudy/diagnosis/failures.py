@@ -1,0 +1,219 @@
+"""Rules for causes of a bad policy: its training, its data, or its expert.
+
+They count as far as the policy is worse than the expert, where that is known.
+"""
+
+import numpy as np
+
+from understudy.diagnosis.evidence import Found, Numbers, listed, ramp
+
+
+def poor_expert(n: Numbers) -> tuple[float, str]:
+    r, s = n["demonstrators"].get("returns", {}), n["survival"]
+    likely, text = 0.0, ""
+    if r.get("share") is not None:
+        certain = 1.0 if (r.get("p_worse") or 0.0) < 0.05 else 0.4
+        likely = 0.95 * ramp(1 - r["share"], 0.1, 0.3) * certain
+        text = (
+            f"the demonstrations return {r['demonstrations']:.1f}, {r['best_name']} "
+            f"{r['best']:.1f}, random or constant actions {r['random']:.1f}"
+        )
+    p = r.get("p_better_than_random")
+    if p is not None and p > 0.05 and r["demonstrations"] < r["random"] + 1e-9:
+        likely = max(likely, 0.9)
+        text = (
+            text or f"the demonstrations return {r['demonstrations']:.1f}, random or constant actions {r['random']:.1f}"
+        )
+    if (
+        (s.get("reward_per_step") or 0.0) > 0
+        and s.get("terminal", 0.0) > 0.5
+        and s.get("longest", 0) < 0.5 * s.get("horizon", 0)
+    ):
+        alive = 0.6 if r.get("share") is None else 0.0
+        if alive > likely:
+            likely, text = (
+                alive,
+                f"rewards pay for living, and every episode ends within {s['longest']} of {s['horizon']} steps",
+            )
+    if r.get("successes") is not None:
+        failed = 0.95 * ramp(1 - r["successes"], 0.2, 0.6)
+        if failed > likely:
+            likely, text = failed, f"{r['successes']:.0%} of the demonstrations are marked as successes"
+    return likely, text
+
+
+def _spread(n: Numbers) -> tuple[float, str, Found]:
+    """How likely the expert acts differently in alike states, for the two causes of it."""
+    a = n["ambiguity"]
+    if not a or not a["alike"]:
+        return 0.0, "", a
+    likely = ramp(a["low"], 0.02, 0.08)
+    modes = a.get("two_modes")
+    if modes is not None:
+        likely *= 0.25 + 0.75 * ramp(modes, 0.08, 0.2)
+    else:
+        likely *= ramp(a["low"], 0.1, 0.3)
+    local = a.get("local")
+    if local is not None:  # a few states in which the expert chooses count little in all of its actions' variance
+        here = ramp(local["share"], 0.005, 0.02) * (1 - ramp(local["share"], 0.3, 0.6))
+        here *= ramp(local["unpredictable"], 0.65, 0.85)
+        likely = max(likely, here * ramp(modes, 0.3, 0.7))
+    likely *= 0.9 * _weight(n)
+    if several(n)[0] > 0.5:
+        likely *= 0.8  # the groups explain it
+    return likely, n.sentences["ambiguity"], a
+
+
+def _weight(n: Numbers) -> float:
+    """How much a spread of the expert's actions counts: little where the policy is as good as the expert."""
+    return 0.35 + 0.65 * n.failing if "performance" in n.values else 1.0
+
+
+def ambiguous(n: Numbers) -> tuple[float, str]:
+    likely, text, a = _spread(n)
+    whole = a.get("nugget_with_all_observations") if a else None
+    if whole is not None and whole < 0.5 * a["nugget"]:
+        return 0.7 * likely, text
+    return likely, text
+
+
+def hidden(n: Numbers) -> tuple[float, str]:
+    likely, text, a = _spread(n)
+    if not a:
+        return likely, text
+    whole = a.get("nugget_with_all_observations")
+    if whole is not None and whole < 0.5 * a["nugget"]:
+        return likely, f"{text}; the observations that the policy does not see explain it ({whole:.1%} are left)"
+    memory = a.get("nugget_with_memory")
+    if memory is not None and memory < 0.5 * a["nugget"]:
+        return likely, f"{text}; with the observation before, {memory:.1%} are left"
+    local = a.get("local") or {}
+    if "share_with_memory" in local:
+        before, after = local["share"], local["share_with_memory"]
+        explained = ramp((before + 0.005) / (after + 0.005), 1.5, 2.3) * ramp(local["unpredictable"], 0.6, 0.75)
+        found = 0.9 * _weight(n) * explained * ramp(before, 0.02, 0.1)
+        if found > likely:
+            text = (
+                f"{before:.1%} of the steps have alike states with different actions, and {after:.1%} if a state has "
+                "the observation before, too"
+            )
+            return found, text
+    return likely, f"{text}; the observation before does not explain it"
+
+
+def several(n: Numbers) -> tuple[float, str]:
+    d = n["demonstrators"]
+    ratio, excess = d.get("ratio", 1.0), d.get("excess", 0.0)
+    sizes = " and ".join(map(str, d.get("groups", [])))
+    likely = 0.92 * ramp(ratio, 1.8, 3.2) * ramp(excess, 0.03, 0.1)
+    left = n["data"].get("training_error")
+    if left is not None:  # one policy cannot act like two experts, so it misses a part of what they do
+        likely *= ramp(left, 0.01, 0.04)
+    return (
+        likely,
+        f"two groups of {sizes} episodes act {ratio:.1f} times as differently in alike states as each within itself",
+    )
+
+
+def diverged(n: Numbers) -> tuple[float, str]:
+    o = n["optimisation"]
+    if o.get("diverged"):
+        return 0.97, f"{len(o['diverged'])} runs diverged: {listed(o['diverged'])}"
+    if o.get("finite") and not all(o["finite"]):
+        return 0.95, "the held-out payoff of a run is not finite"
+    if o.get("exploded"):
+        return 0.96, f"{listed(o['exploded'])} exploded in training: {_sizes(o)}"
+    if o.get("dead"):
+        return 0.6, f"{listed(o['dead'])} are zero throughout"
+    return 0.0, ""
+
+
+def _sizes(o: Found) -> str:
+    return ", ".join(f"{name} reached {o['largest'][name]:.3g}" for name in o["exploded"])
+
+
+def under_trained(n: Numbers) -> tuple[float, str]:
+    o = n["optimisation"]
+    if "training_error" not in o:
+        falling = 0.6 * ramp(o.get("falling"), 0.1, 0.3) * n.failing if o else 0.0
+        return falling, n.sentences.get("optimisation", "")
+    train, best = o["training_error"], o["reference_training"]
+    worse = ramp((train + 0.01) / (best + 0.01), 1.5, 4.0) * ramp(train - best, 0.01, 0.04)
+    falling = ramp(o.get("falling"), 0.05, 0.2) * ramp((train + 0.01) / (best + 0.01), 1.2, 2.0)
+    likely = 0.93 * max(worse, 0.7 * falling) * (0.3 + 0.7 * n.failing if "performance" in n.values else 1.0)
+    steps = o.get("gradient_steps")
+    return likely, f"the policy misses {train:.1%} of its training actions, a reference clone {best:.1%}" + (
+        f" (it took {steps:,} gradient steps)" if steps else ""
+    )
+
+
+def overfitting(n: Numbers) -> tuple[float, str]:
+    o = n["optimisation"]
+    train, unseen = o.get("training_error"), o.get("unseen_error")
+    if train is None or unseen is None or not np.isfinite(unseen):
+        return 0.0, ""
+    best = o["reference_unseen"]
+    text = (
+        f"the policy misses {train:.1%} in training and {unseen:.1%} on unseen steps; a smaller clone misses {best:.1%}"
+    )
+    gap = ramp((unseen + 0.01) / (train + 0.01), 1.5, 3.0)
+    worse = ramp((unseen + 0.005) / (best + 0.005), 1.1, 1.6) * ramp(unseen - best, 0.01, 0.05)
+    nugget = n["ambiguity"].get("nugget", 0.0) if n["ambiguity"].get("alike") else 0.0
+    noise = ramp(nugget, 0.03, 0.1) * ramp((nugget + 1e-3) / (train + 1e-3), 1.5, 3.0)
+    if noise > worse:
+        text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
+    # A few episodes overfit any clone: then the smaller one is bad, too.
+    poor = ramp(best, 0.1, 0.3) * ramp(8 - n["data"].get("counts", [8])[-1], 0.0, 4.0)
+    return 0.9 * gap * max(worse, noise) * (0.7 + 0.3 * n.failing) * (1 - 0.7 * poor), text
+
+
+def too_few(n: Numbers) -> tuple[float, str]:
+    d, o = n["data"], n["optimisation"]
+    if not d:
+        count = n["hygiene"].get("episodes", 0)
+        likely = 0.8 * ramp(4 - count, 0.0, 2.0) * (n.failing if "performance" in n.values else 0.85)
+        return likely, f"there are only {count} demonstrations"
+    unseen, train, count = d["errors"][-1], d["training_error"], d["counts"][-1]
+    own = o.get("unseen_error", unseen)
+    larger = ramp((unseen + 0.01) / (train + 0.01), 1.5, 3.0)
+    known = "performance" in n.values
+    bad = ramp(unseen, 0.05, 0.2) if known else ramp(unseen, 0.1, 0.4)  # few held-out episodes are a noisy measure
+    rate = d["rate"] if np.isfinite(d["rate"]) else 0.5
+    falls = max(ramp(rate, 0.1, 0.4), ramp(6 - count, 0.0, 4.0))
+    likely = 0.9 * larger * bad * falls
+    likely *= n.failing if known else 1.0
+    if own > 2 * unseen + 0.05 and count >= 6:
+        likely *= 0.5  # the same data allow a better policy
+    return likely, n.sentences["data"]
+
+
+def compounding(n: Numbers) -> tuple[float, str]:
+    c, v = n["compounding"], n["coverage"]
+    if not c or "performance" not in n.values:
+        return 0.0, ""
+    ratio = n.value("compounding")
+    leaves = ramp(n.value("coverage"), 0.1, 0.3) if v else 0.5
+    later = 1.0 if v.get("departure") is None or v.get("at_start", 1.0) > 0.01 else 0.5
+    shown = c["demonstrated"] if np.isfinite(c["demonstrated"]) else 0.1
+    good = 1 - 0.6 * ramp(shown, 0.1, 0.4)
+    likely = 0.88 * n.failing * good * later * max(ramp(ratio, 1.5, 4.0), 0.5 * leaves) * (0.5 + 0.5 * leaves)
+    text = n.sentences["compounding"]
+    return likely, f"{n.sentences['coverage']}; {text}" if v.get("departure") is not None else text
+
+
+def seeds(n: Numbers) -> tuple[float, str]:
+    s = n["optimisation"].get("seeds", {})
+    if s.get("count", 1) < 2:
+        return 0.0, ""
+    if "range" in s:
+        text = (
+            f"returns of {s['count']} seeds run from {min(s['means']):.1f} to "
+            f"{max(s['means']):.1f}, {s['range']:.0%} of the scale"
+        )
+        good = ramp(1 - s["range"], -1.0, 0.0)
+        return 0.93 * ramp(s["range"], 0.15, 0.4) * (1.0 if s["p"] < 0.01 else 0.2) * max(good, 0.6), text
+    payoffs = np.asarray(s["payoffs"])
+    if not np.isfinite(payoffs).all() or payoffs.min() <= 0:
+        return 0.0, ""
+    ratio = float(payoffs.max() / payoffs.min())
+    return 0.7 * ramp(ratio, 2.0, 5.0), f"held-out payoffs of {len(payoffs)} seeds differ by a factor of {ratio:.1f}"
