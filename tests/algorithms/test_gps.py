@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.cli.train_command import parse
 from understudy.collect.rollouts import play, rollout
 from understudy.core.errors import NeedsError, SettingError, SpecError
 from understudy.core.notices import UnderstudyWarning
@@ -244,3 +245,9 @@ def test_impossible_settings_are_refused(setting):
 def test_discrete_actions_are_refused():
     with pytest.raises(NeedsError, match="continuous actions; these are discrete"):
         us.imitate(us.gps(cost=squares), env="CartPole-v1")
+
+
+def test_the_command_line_takes_the_name_of_a_cost():
+    algorithm, *_ = parse(["gps", "--cost", "understudy.game.costs:squares", "--conditions", "2"])
+    assert algorithm == us.gps(cost="understudy.game.costs:squares", conditions=2)
+    assert parse(["gps"])[0] == us.gps()

@@ -1,10 +1,12 @@
 """Costs c(s, a) of a task, for algorithms that compute their own expert. They are checked like moment functions."""
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
 from jaxtyping import Bool, Float
 
 from understudy.core.arrays import Array
@@ -15,6 +17,8 @@ from understudy.game.user_code import explain
 
 Cost = Callable[[Array, Array], Float[Array, ""]]
 """c(s, a): one observation and one action as vectors, in the environment's units ↦ a number. The smaller the better."""
+CostSetting = Annotated[Cost | str | None, tyro.conf.arg(constructor=str | None, metavar="MODULE:FUNCTION")]
+"""A setting that is a cost, or its name; the command line takes the name."""
 RULE = "cost(obs, act) must return a number computed with jax.numpy"
 
 

@@ -45,7 +45,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from understudy.core.errors import SettingError, check_layers, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec
 from understudy.game import QUICK, Algorithm, Card
-from understudy.game.costs import Cost, check_cost, squares
+from understudy.game.costs import CostSetting, check_cost, squares
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.game.sampling import Rows, take
@@ -101,7 +101,7 @@ class GPS(Algorithm):
     }
     learning: ClassVar[dict[str, Any]] = {"rounds": 6, "conditions": 2, "episodes_per_round": 16}
 
-    cost: Cost | str | None = eqx.field(static=True, default=None)
+    cost: CostSetting = eqx.field(static=True, default=None)
     """c(obs, act), in the environment's units, or module:function. Default: the environment's own, if it has one."""
     conditions: int = eqx.field(static=True, default=4)
     """Fixed starts. Each has a controller."""
