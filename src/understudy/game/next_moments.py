@@ -139,6 +139,6 @@ def payoff(
     return (weights * (features @ f - mean @ f)).mean()
 
 
-def nearest(points: Float[Array, "..."], act: Array) -> Int[Array, ""]:
+def nearest(points: Array, act: Array) -> Int[Array, ""]:
     """The number of the action that was taken."""
     return jnp.abs(points - act).reshape(len(points), -1).sum(1).argmin().astype(jnp.int32)
