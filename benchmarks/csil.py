@@ -23,7 +23,7 @@ PLAYER = {"hidden": (64, 64), "gradient_steps": 32}
 
 @dataclass(frozen=True)
 class Options:
-    tasks: tuple[str, ...] = ("Pendulum", "CartPole-v1")
+    tasks: tuple[str, ...] = ("Pendulum",)
     """Tasks. The rows of others stay in the file."""
     episodes: tuple[int, ...] = (2, 5)
     """Numbers of demonstrated episodes."""
