@@ -60,8 +60,9 @@ def test_the_likelihood_learns_the_experts_standard_deviation():
     assert drawn.mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_it_learns_discrete_actions(discrete):
-    result = us.imitate(us.bc(**SMALL), discrete)
+@pytest.mark.parametrize("mixture", [{}, {"loss": "likelihood", "components": 3}])
+def test_it_learns_discrete_actions(discrete, mixture):
+    result = us.imitate(us.bc(**SMALL, **mixture), discrete)
     assert (result.policy(discrete.observations) == discrete.actions).mean() > 0.95
     assert result.policy(discrete.observations).dtype == np.int64
 
@@ -73,6 +74,41 @@ def test_the_squared_error_learns_the_mean_of_two_actions():
     demonstrations = us.Demonstrations.from_arrays(np.zeros((1000, 2)), actions, [1000])
     action = us.imitate(us.bc(**SMALL), demonstrations).policy(np.zeros(2))
     assert abs(action[0]) < 0.15
+
+
+def forks(sides=(-0.8, 0.8), share=0.7):
+    """An expert that takes the first of two actions with this probability."""
+    actions = np.where(np.random.default_rng(0).random((1000, 1)) < share, *sides)
+    return us.Demonstrations.from_arrays(np.zeros((1000, 2)), actions, [1000])
+
+
+def test_a_mixture_learns_both_actions_and_its_mode_is_the_likelier_one():
+    result = us.imitate(us.bc(loss="likelihood", components=4, weight_decay=0.0, **SMALL), forks())
+    policy = result.policy
+    assert policy(np.zeros(2))[0] == pytest.approx(-0.8, abs=0.1)
+    drawn, _ = policy.predict(np.zeros((2000, 2)), deterministic=False, random=np.random.default_rng(0))
+    assert (np.abs(np.abs(drawn) - 0.8) < 0.15).mean() > 0.9
+    assert (drawn < 0).mean() == pytest.approx(0.7, abs=0.06)
+
+
+def test_a_mixture_is_saved_loaded_and_exported(tmp_path):
+    learner = us.bc.preset("mixture", components=3, **{**SMALL, "rounds": 1, "gradient_steps": 20})
+    result = us.imitate(learner, linear_expert())
+    result.save(tmp_path / "run")
+    obs = states(50, seed=7)
+    np.testing.assert_array_equal(us.load_policy(tmp_path / "run")(obs), result.policy(obs))
+    np.testing.assert_array_equal(us.deploy.load(tmp_path / "run")(obs), result.policy(obs))
+    for kind in ("numpy", "onnx", "jax"):
+        assert result.policy.export(tmp_path / kind, kind).difference <= 1e-5
+
+
+def test_a_mixture_needs_the_likelihood_and_one_network():
+    with pytest.raises(SettingError, match=r"components is 3 and loss is 'squared': .* loss='likelihood'"):
+        us.bc(components=3)
+    with pytest.raises(SettingError, match="components"):
+        us.bc(loss="likelihood", components=0)
+    with pytest.raises(SettingError, match="ensemble_size is 2"):
+        us.bc(loss="likelihood", components=3, ensemble_size=2)
 
 
 @pytest.mark.slow

@@ -167,6 +167,22 @@ def test_dagger_learns_the_experts_answers_outside_the_demonstrated_states():
     assert np.abs(result.policy(obs) - obs[:, 3:4]).mean() < 0.1
 
 
+@pytest.mark.parametrize("components", [1, 2])
+def test_a_mixture_holds_both_answers_of_an_expert(components):
+    """It turns by a radian to either side. The mean of its answers is straight ahead, which it never takes."""
+    obs = np.stack([np.ones(200), np.full(200, 50.0), np.zeros(200), np.full(200, np.pi / 2)], 1)
+    turns = np.random.default_rng(0).choice([-1.0, 1.0], (200, 1))
+    demonstrations = us.Demonstrations.from_arrays(
+        obs, np.pi / 2 + turns, [20] * 10, action_space=FOREST.spec.action, env="Forest"
+    )
+    learner = us.dagger(components=components, rounds=1, gradient_steps=800, hidden=(32,), lr=3e-3)
+    result = us.imitate(learner, demonstrations, FOREST, expert="scripted")
+    drawn, _ = result.policy.predict(obs, deterministic=False, random=np.random.default_rng(0))
+    at_a_side = np.abs(np.abs(drawn - np.pi / 2) - 1) < 0.3
+    assert at_a_side.mean() == (0 if components == 1 else pytest.approx(1, abs=0.05))
+    assert components == 1 or 0.25 < (drawn > np.pi / 2).mean() < 0.75
+
+
 @pytest.mark.usefixtures("every_round")
 def test_an_interrupted_run_resumes_to_the_same_policy(tmp_path, dagger_run):
     algorithm, path = us.dagger(**TINY), tmp_path / "checkpoint.npz"

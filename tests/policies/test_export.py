@@ -13,14 +13,15 @@ import pytest
 
 import understudy as us
 from support.fuzzing import make_policies
-from understudy.core.errors import ExtraError, RunError, SettingError
-from understudy.policies import Actor, Categorical, Deterministic, Normalized, Tabular, TimeIndexed
-from understudy.policies.export import export, onnx_file
+from understudy.core.errors import ExtraError, RunError, SettingError, SpecError
+from understudy.policies import Actor, Categorical, Deterministic, Mixture, Normalized, Tabular, TimeIndexed
+from understudy.policies.checks import check_policy
+from understudy.policies.export import Export, export, onnx_file
 from understudy.policies.export.numpy_file import module_text
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 
-KINDS = ("network", "gaussian", "noisy", "ensemble", "choices", "timed", "table", "tables")
+KINDS = ("network", "gaussian", "noisy", "ensemble", "choices", "timed", "table", "tables", "mixture")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_onnx_acts_as_predict_does(actors, name, limit, tmp_path):
     assert props["spec"]["obs_shape"] == list(actor.spec.obs_shape)
 
 
-@pytest.mark.parametrize("name", ["network", "choices", "timed", "tables"])
+@pytest.mark.parametrize("name", ["network", "choices", "timed", "tables", "mixture"])
 def test_jax_acts_as_predict_does(actors, name, tmp_path):
     actor = actors[name]
     limit = None if actor.spec.num_actions is not None else [0.1, 0.2]
@@ -321,3 +322,39 @@ def test_independent_categoricals_are_exported(tmp_path):
     obs[1, 2] = np.nan
     actions = onnxruntime.InferenceSession(tmp_path / "p.onnx").run(["action"], {"observation": obs})[0]
     assert (actions[1] == -1).all()
+
+
+def test_a_mixture_for_each_time_step_is_exported(tmp_path):
+    """Each time step and observation picks the heaviest of its own components."""
+    rng = np.random.default_rng(0)
+    shapes = ((3, 4, 5), (3, 5, 8)), ((3, 5), (3, 8))
+    weights, biases = (tuple(rng.normal(size=shape).astype(np.float32) for shape in each) for each in shapes)
+    policy = TimeIndexed(Mixture(MLP(weights, biases, "tanh"), 2))  # 2 logits, 2 × 1 means, 2 × 1 σ, and 2 over
+    with pytest.raises(SpecError, match="weights 1 has shape"):
+        check_policy(policy, us.Spec((4,), us.Continuous((-1.0,), (1.0,)), 9))
+    policy = jax.tree.map(lambda x: x[..., :6] if x.shape[-1] == 8 else x, policy)
+    actor = Actor(policy, us.Spec((4,), us.Continuous((-1.0,), (1.0,)), 9))
+    for kind in ("numpy", "onnx", "jax"):
+        assert export(actor, tmp_path / kind, kind).difference <= 1e-5
+    chosen = {policy_at(policy, t).parameters(row)[0].argmax() for t in range(3) for row in observations(actor, 20)}
+    assert chosen == {0, 1}
+
+
+def policy_at(policy, t):
+    return jax.tree.map(lambda x: x[t], policy.policies)
+
+
+def test_different_components_with_equal_weights_are_no_difference():
+    """Two components far apart: a file may take the other one where the logits tie, and only there."""
+    spec = us.Spec((1,), us.Continuous((-1.0,), (1.0,)), 9)
+    biases = np.float32([1.0, 1.0, -2.0, 2.0, 0.0, 0.0])
+
+    def difference(logit):
+        weights = (np.zeros((1, 6), np.float32),)
+        actor = Actor(Mixture(MLP(weights, (biases + np.float32([0, logit, 0, 0, 0, 0]),), "relu"), 2), spec)
+        export_of = Export(actor, None, {})
+        return export_of.compare(lambda trial: -actor.predict(trial["observation"])[0], 1e-5, "NumPy")
+
+    assert difference(0.0) == 0
+    with pytest.raises(RunError, match="refused"):
+        difference(0.1)

@@ -21,6 +21,7 @@ from understudy.policies import (
     Categorical,
     Deterministic,
     Ensemble,
+    Mixture,
     Normalized,
     Tabular,
     TimeIndexed,
@@ -29,6 +30,7 @@ from understudy.policies import (
 )
 from understudy.policies.actor import FORMAT, Actor, check_fits
 from understudy.policies.gaussian import Gaussian, StateDependent
+from understudy.policies.mixture import MARGIN
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 
@@ -63,6 +65,7 @@ every_kind = pytest.mark.parametrize(
         Gaussian.init(jax.random.key(0), 3, 2, (8, 8), "tanh"),
         Categorical.init(jax.random.key(0), 3, 4, (8, 8)),
         state_dependent(),
+        Mixture.init(jax.random.key(0), 3, 2, (8, 8), 4),
         normalized(Deterministic, 2),
         normalized(Gaussian, 1),
         Ensemble(stacked(Deterministic, 3)),
@@ -169,6 +172,12 @@ def test_the_mean_of_state_dependent_exploration_is_clipped():
     assert np.abs(policy.mode(CARRY, jnp.asarray(OBS))).max() == pytest.approx(np.tanh(2.0))
 
 
+def wide_and_narrow():
+    """Two components: one at the floor of σ, one as wide as σ can be."""
+    weights = (jnp.zeros((3, 6)),)
+    return Mixture(MLP(weights, (jnp.array([0.0, 1.0, -0.4, 0.3, -9.0, 9.0]),), "relu"), 2, log_std_max=0.0)
+
+
 @pytest.mark.parametrize("policy", [Gaussian.init(jax.random.key(3), 3, 1, (8,)), state_dependent(act=1)])
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_a_gaussian_density_integrates_to_one(scale, policy):
@@ -177,6 +186,54 @@ def test_a_gaussian_density_integrates_to_one(scale, policy):
     grid = jnp.linspace(-scale, scale, 40_001)[1:-1, None]
     density = jnp.exp(jax.vmap(lambda a: Normalized(policy, normalization).log_prob(CARRY, jnp.full(3, 0.3), a))(grid))
     assert float(density.sum() * (grid[1, 0] - grid[0, 0])) == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize("policy", [Mixture.init(jax.random.key(4), 3, 1, (8,), 3), wide_and_narrow()])
+def test_a_mixtures_density_and_its_probabilities_at_the_bounds_add_up_to_one(policy):
+    edge, obs = 1 - MARGIN, jnp.full(3, 0.3)
+    grid = jnp.linspace(-edge, edge, 20_001)
+    middles = (grid[:-1] + grid[1:]) / 2
+    inside = jnp.exp(jax.vmap(lambda a: policy.log_prob(CARRY, obs, a))(middles[:, None]))
+    bounds = [float(jnp.exp(policy.log_prob(CARRY, obs, jnp.array([act])))) for act in (-1.0, 1.0)]
+    assert float(inside.mean()) * 2 * edge + sum(bounds) == pytest.approx(1.0, abs=1e-4)
+    drawn = jax.vmap(lambda k: policy.draw(CARRY, obs, k)[0])(jax.random.split(jax.random.key(0), 20_000))
+    for act, wanted in zip((-1.0, 1.0), bounds, strict=True):
+        assert float((drawn == act).mean()) == pytest.approx(wanted, abs=0.015)
+
+
+def test_a_mixtures_density_in_two_dimensions_integrates_to_one():
+    """The dimensions of one component go together. This one is far from the bounds."""
+    policy = Mixture.init(jax.random.key(4), 3, 2, (8,), 3, gain=0.1)
+    policy = eqx.tree_at(lambda p: p.net.biases[-1], policy, jnp.array([0.0, 1, 2, *[0.3, -0.3] * 3, *[-0.8] * 6]))
+    line = jnp.linspace(-0.999, 0.999, 400)
+    grid = jnp.stack(jnp.meshgrid(line, line), -1).reshape(-1, 2)
+    log_prob = jax.vmap(lambda a: policy.log_prob(CARRY, jnp.zeros(3), a))(grid)
+    assert float(jnp.exp(log_prob).sum() * (line[1] - line[0]) ** 2) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_the_mode_of_a_mixture_is_the_mean_of_its_heaviest_component():
+    """Neither the mean of all, nor the highest peak: the narrow component is higher, and less likely."""
+    policy, obs = wide_and_narrow(), jnp.zeros(3)
+    weight = 1 / (1 + np.exp(-1.0))
+    assert float(policy.mode(CARRY, obs)[0]) == pytest.approx(0.3, abs=1e-6)
+    peaks = [float(policy.log_prob(CARRY, obs, jnp.array([mean]))) for mean in (-0.4, 0.3)]
+    assert peaks[0] > peaks[1]
+    drawn = jax.vmap(lambda k: policy.draw(CARRY, obs, k)[0])(jax.random.split(jax.random.key(0), 20_000))
+    host = jax.tree.map(np.asarray, policy).draw(CARRY, np.zeros((20_000, 3), np.float32), np.random.default_rng(0))
+    for sample in (np.asarray(drawn), host[:, 0]):
+        assert np.abs(sample).max() == 1
+        assert (sample > 0.3).mean() == pytest.approx(weight / 2, abs=0.02)  # half of the wide component
+
+
+@pytest.mark.parametrize("act", [-1.0, 1.0, 0.0])
+def test_a_mixtures_likelihood_and_its_gradient_are_finite_at_the_bounds(act):
+    policy = jax.tree.map(lambda x: 30 * x, Mixture.init(jax.random.key(4), 3, 2, (8,), 3))
+
+    def log_prob(policy):
+        return policy.log_prob(CARRY, jnp.full(3, 2.0), jnp.full(2, act))
+
+    value, gradient = jax.value_and_grad(log_prob)(policy)
+    assert all(np.isfinite(leaf).all() for leaf in [value, *jax.tree.leaves(gradient)])
 
 
 def test_draws_follow_the_probabilities():

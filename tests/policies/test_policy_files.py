@@ -149,11 +149,21 @@ def test_a_damaged_structure_is_refused(valid, tmp_path, case):
         ("ensemble", {"policy.policy.members.net.biases.1": np.zeros((4, 2), np.float32)}, "has shape"),
         ("timed", {"policy.policy.policies.net.biases.0": np.zeros(5, np.float32)}, "has shape"),
         ("gaussian", {"policy.policy.net.biases.1": np.zeros(2, np.float32)}, "has shape"),
+        ("mixture", {"policy.policy.net.biases.1": np.zeros(14, np.float32)}, "has shape"),
     ],
 )
 def test_damaged_policies_of_other_classes_are_refused(valid, tmp_path, name, arrays, reason):
     with pytest.raises(RunError, match=reason):
         us.load_policy(changed(valid, name, tmp_path, arrays))
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3", None, 10**9])
+def test_a_wrong_number_of_components_is_refused(valid, tmp_path, count):
+    def change(value):
+        network(value).update(components={"value": count})
+
+    with pytest.raises(RunError, match="components is"):
+        us.load_policy(changed(valid, "mixture", tmp_path, structure=change))
 
 
 def test_other_members_are_not_decompressed_and_a_long_structure_is_refused(valid, tmp_path):

@@ -17,6 +17,7 @@ from understudy.policies.gaussian import Gaussian
 from understudy.policies.networks import MLP
 from understudy.rl import PPO, SAC, SoftQ, ppo, sac, soft_q, updates
 from understudy.rl.base import Batch, Experience
+from understudy.rl.optimism import optimistic
 
 RANDOM = np.random.default_rng(0)
 BOX = us.Spec((2,), us.Continuous((-1.0,), (1.0,)), 10)
@@ -63,17 +64,20 @@ def q_hand_computed(obs, act):
     return np.stack([obs @ [0.5, -1.0] + 2.0 * act + 0.1, obs @ [1.0, 0.2] - 0.3 * act - 0.4])
 
 
+smallest = SAC().combine
+
+
 def test_the_sac_target_uses_the_smaller_critic_and_the_entropy():
     batch = make_steps([[0.2], [-0.4]])
     _, log_prob, q = hand_computed(batch.next_obs)
     expected = np.array([1.0, -0.5]) + 0.9 * (q.min(0) - 0.3 * log_prob)
-    np.testing.assert_allclose(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False), expected, rtol=1e-5)
+    np.testing.assert_allclose(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False, smallest), expected, rtol=1e-5)
 
 
 def test_truncation_bootstraps_termination_does_not_and_an_absorbing_state_adds_its_value():
     def targets(bootstrap, terminal_value):
         batch = make_steps([[0.2], [-0.4]], bootstrap=[bootstrap] * 2, terminal_value=[terminal_value] * 2)
-        return np.asarray(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False))
+        return np.asarray(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False, smallest))
 
     reward = np.array([1.0, -0.5])
     assert (np.abs(targets(1, 0) - reward) > 0.1).all()
@@ -89,7 +93,7 @@ def test_sac_losses_are_those_worked_out_hand_computed():
     np.testing.assert_allclose(loss, 0.5 * ((q - y) ** 2).mean(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(mean, q.mean(), rtol=1e-5)
     _, log_prob, q = hand_computed(batch.obs)
-    loss, mean = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.0)
+    loss, mean = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.0, smallest)
     np.testing.assert_allclose(loss, (0.3 * log_prob - q.min(0)).mean(), rtol=1e-5)
     np.testing.assert_allclose(mean, log_prob.mean(), rtol=1e-5)
     np.testing.assert_allclose(sac.temperature_loss(-0.7, mean, -1.0), 0.7 * (log_prob.mean() - 1), rtol=1e-5)
@@ -100,13 +104,49 @@ def test_the_cloning_term_is_the_error_of_the_mean_action_on_demonstrated_steps_
     _, log_prob, q = hand_computed(batch.obs)
     mean = np.tanh(np.asarray(ACTOR.parameters(batch.obs)[0]))[:, 0]
     error = (mean[1] + 0.4) ** 2
-    loss, _ = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.7)
+    loss, _ = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.7, smallest)
     expected = (0.3 * log_prob - q.min(0)).mean() + 0.7 * np.abs(q.min(0)).mean() * error
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     none = make_steps([[0.2], [-0.4]])
-    assert sac.actor_loss(ACTOR, CRITICS, none, 0.3, NOISE, 0.7)[0] == pytest.approx(
+    assert sac.actor_loss(ACTOR, CRITICS, none, 0.3, NOISE, 0.7, smallest)[0] == pytest.approx(
         (0.3 * log_prob - q.min(0)).mean(), rel=1e-5
     )
+
+
+@pytest.mark.parametrize(("optimism", "clip"), [(0.0, 1.0), (1.0, 1e6), (1.0, 0.25), (2.0, 0.25)])
+def test_optimism_adds_the_clipped_deviation_of_the_critics_to_their_mean(optimism, clip):
+    """In the target and in the policy's loss, with three critics."""
+    weights = jnp.concatenate([CRITICS.weights[0], jnp.array([[[0.3], [0.4], [1.0]]])])
+    three = MLP((weights,), (jnp.array([[[0.1]], [[-0.4]], [[0.2]]]),), "relu")
+    combine = SAC(critics=3, optimism=optimism, optimism_clip=clip).combine
+    batch = make_steps([[0.2], [-0.4]])
+
+    def value(obs):
+        act, log_prob, pair = hand_computed(obs)
+        third = np.asarray(obs, float) @ [0.3, 0.4] + act + 0.2
+        q = np.concatenate([pair, third[None]])
+        return q.mean(0) + optimism * np.minimum(q.std(0), clip), log_prob
+
+    q, log_prob = value(batch.next_obs)
+    expected = np.array([1.0, -0.5]) + 0.9 * (q - 0.3 * log_prob)
+    np.testing.assert_allclose(sac.target(batch, ACTOR, three, 0.3, 0.9, NOISE, False, combine), expected, rtol=1e-5)
+    q, log_prob = value(batch.obs)
+    loss, _ = sac.actor_loss(ACTOR, three, batch, 0.3, NOISE, 0.0, combine)
+    np.testing.assert_allclose(loss, (0.3 * log_prob - q).mean(), rtol=1e-5)
+
+
+def test_critics_that_agree_have_a_finite_gradient():
+    gradient = jax.grad(lambda q: optimistic(q, 1.0, 0.5).sum())(jnp.ones((3, 4)))
+    np.testing.assert_allclose(gradient, 1 / 3, rtol=1e-5)
+
+
+def test_an_ensemble_has_different_critics_and_the_first_two_settings_change_nothing_else():
+    (_, plain), (player, many) = sac_state(), sac_state(critics=5, optimism=1.0)
+    assert many.critics.weights[0].shape == (5, *plain.critics.weights[0].shape[1:])
+    assert len(np.unique(np.asarray(many.critics.weights[0])[:, 0, 0])) == 5
+    assert not changed(plain.actor, many.actor)
+    after, metrics = player.step(many, make_steps([[0.2], [-0.4]]), jnp.stack([NOISE, -NOISE]), 1e-2, 0.0)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after.critics, after.actor, metrics)))
 
 
 def test_policy_and_temperature_wait_until_the_critics_are_warm():
@@ -152,7 +192,7 @@ def test_with_bound_values_no_target_is_above_what_rewards_allow():
 
     def targets(bound, bound_values):
         batch = make_steps([[0.2], [-0.4]], value_bound=[bound] * 2)
-        return np.asarray(sac.target(batch, ACTOR, high, 0.3, 0.9, NOISE, bound_values))
+        return np.asarray(sac.target(batch, ACTOR, high, 0.3, 0.9, NOISE, bound_values, smallest))
 
     entropy = 0.3 * np.log(2) / (1 - 0.9)  # the largest of one action in [-1, 1], at every step
     np.testing.assert_allclose(targets(2.0, True), np.array([1.0, -0.5]) + 0.9 * (2.0 + entropy), rtol=1e-5)
@@ -183,10 +223,10 @@ def test_a_sac_step_trains_critics_and_actor_each_on_its_own_loss():
     @jax.jit
     def one_by_one(state):
         adam = optax.adam(1e-2)
-        y = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1], False)
+        y = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1], False, smallest)
         gradient = jax.grad(lambda c: sac.critics_loss(c, batch, y)[0])(state.critics)
         critics, _ = updates.descend(adam, gradient, state.critics, state.critics_opt_state)
-        gradient = jax.grad(lambda a: sac.actor_loss(a, critics, batch, 0.2, noise[0], 0.0)[0])(state.actor)
+        gradient = jax.grad(lambda a: sac.actor_loss(a, critics, batch, 0.2, noise[0], 0.0, smallest)[0])(state.actor)
         actor, _ = updates.descend(adam, gradient, state.actor, state.actor_opt_state)
         return critics, actor
 
@@ -549,6 +589,9 @@ def test_a_player_for_the_wrong_kind_of_actions_is_refused():
         (SAC, {"target_entropy": math.nan}),
         (SAC, {"gradient_steps": 0}),
         (SAC, {"sde": "yes"}),
+        (SAC, {"critics": 0}),
+        (SAC, {"optimism": -1.0}),
+        (SAC, {"optimism_clip": 0.0}),
         (SAC, {"sde_steps": 0}),
         (SAC, {"sde_log_std": math.inf}),
         (SoftQ, {"temperature": 0.0}),

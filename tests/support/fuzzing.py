@@ -24,7 +24,17 @@ from support.sb3_mutations import FIRED
 from support.training import EveryRound, assert_same, ctrl_c
 from understudy.core.types import MOST_ACTIONS, MOST_STEPS
 from understudy.data.details import Details
-from understudy.policies import Actor, Categorical, Deterministic, Ensemble, Gaussian, Normalized, Tabular, TimeIndexed
+from understudy.policies import (
+    Actor,
+    Categorical,
+    Deterministic,
+    Ensemble,
+    Gaussian,
+    Mixture,
+    Normalized,
+    Tabular,
+    TimeIndexed,
+)
 from understudy.policies.gaussian import StateDependent
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
@@ -157,6 +167,7 @@ def make_policies(folder: Path) -> list[Path]:
         "timed": (Normalized(TimeIndexed(several), scaled), (4,), box),
         "table": (Tabular(table[0].astype(np.float64)), (), three),
         "tables": (TimeIndexed(Tabular(table)), (), three),
+        "mixture": (Normalized(Mixture(net(4, 15), 3), scaled), (4,), box),
     }
     for name, (policy, shape, space) in actors.items():
         about = {"algorithm": "bc", "seed": 0, "episodes": 3, "env": "Somewhere"}

@@ -18,6 +18,8 @@ LARGEST = 1e37
 """Outputs of a layer must stay below this: float32 ends at 3e38."""
 LARGEST_OBS = 1e3
 """The size of the observations for which that is checked."""
+MOST_COMPONENTS = 10_000
+"""Of a mixture."""
 LOG_STD = (-100.0, 20.0)
 """The range of log σ. The lower end is σ = 0 in effect."""
 
@@ -73,23 +75,21 @@ class _Check:
         kinds: dict[str, tuple[str, ...]] = {
             "discrete": ("Categorical",),
             "multi-discrete": ("Independent",),
-            "continuous": ("Deterministic", "Gaussian", "StateDependent", "Binned"),
+            "continuous": ("Deterministic", "Gaussian", "Mixture", "StateDependent", "Binned"),
         }
         found = policy.kind if isinstance(policy, Node) else type(policy).__name__
         _need(_is(policy, *kinds[action_kind(space)]), f"a {found} for {action_kind(space)} actions")
         if isinstance(space, MultiDiscrete):
             _need(policy.nvec == space.nvec, f"nvec is {quoted(repr(policy.nvec))}")
-        outputs = self.spec.action_size * (2 if policy.kind == "Gaussian" else 1)
-        if policy.kind == "Binned":
-            outputs = self.grid(policy)
-        self.network(policy.net, stack, outputs, reach)
+        self.network(policy.net, stack, self.outputs(policy), reach)
         if policy.kind == "Deterministic":
             _need(isinstance(policy.squash, bool), f"squash is {quoted(repr(policy.squash))}")
             _need(policy.clip is None or _is_number(policy.clip, 0, LARGEST), f"clip is {quoted(repr(policy.clip))}")
-        elif policy.kind == "Gaussian":
+        elif policy.kind in ("Gaussian", "Mixture"):
             low, high = policy.log_std_min, policy.log_std_max
             ordered = _is_number(low, *LOG_STD) and _is_number(high, *LOG_STD) and low <= high
             _need(ordered, f"log σ from {quoted(repr(low))} to {quoted(repr(high))}")
+        if policy.kind == "Gaussian":
             _need(policy.bound in ("tanh", "clip"), f"bound is {quoted(repr(policy.bound))}")
         elif policy.kind == "StateDependent":
             self.array("log_std", policy.log_std, (*stack, *policy.net.weights[-1].shape[-2:]))
@@ -98,6 +98,18 @@ class _Check:
             _need(_is_number(policy.clip, 0, LARGEST), f"clip is {quoted(repr(policy.clip))}")
             whole = isinstance(policy.hold, int) and _is_number(policy.hold, 0, MOST_STEPS)
             _need(whole, f"hold is {quoted(repr(policy.hold))}")
+
+    def outputs(self, policy: Any) -> int:
+        """The number of outputs of a policy's network."""
+        size = self.spec.action_size
+        if policy.kind == "Binned":
+            return self.grid(policy)
+        if policy.kind == "Mixture":
+            count = policy.components
+            whole = isinstance(count, int) and _is_number(count, 0, MOST_COMPONENTS)
+            _need(whole, f"components is {quoted(repr(count))}")
+            return int(count) * (1 + 2 * size)
+        return size * (2 if policy.kind == "Gaussian" else 1)
 
     def grid(self, policy: Any) -> int:
         """The number of actions of a policy on a grid."""

@@ -19,6 +19,7 @@ FIELDS = {
     "Independent": ("net", "nvec"),
     "Deterministic": ("net", "squash", "clip"),
     "Gaussian": ("net", "log_std_min", "log_std_max", "bound"),
+    "Mixture": ("net", "components", "log_std_min", "log_std_max"),
     "StateDependent": ("net", "log_std", "clip", "hold"),
     "Binned": ("net", "bins", "size"),
     "Tabular": ("table",),
@@ -71,10 +72,29 @@ def gaussian(policy: Any, obs: Any, xp: Any = np) -> tuple[Any, Any]:
     out = network(policy.net, obs, xp)
     size = out.shape[-1] // 2
     mean, raw = out[..., :size], out[..., size:]  # np.split takes as long as a small network
-    low, high = policy.log_std_min, policy.log_std_max
     if policy.bound == "clip":
-        return mean, clamp(raw, low, high, xp)
-    return mean, low + 0.5 * (high - low) * (xp.tanh(raw) + 1)
+        return mean, clamp(raw, policy.log_std_min, policy.log_std_max, xp)
+    return mean, between(policy.log_std_min, policy.log_std_max, raw, xp)
+
+
+def between(low: float, high: float, raw: Any, xp: Any = np) -> Any:
+    """Numbers squashed into a range with tanh."""
+    return low + 0.5 * (high - low) * (xp.tanh(raw) + 1)
+
+
+def mixture(policy: Any, obs: Any, xp: Any = np) -> tuple[Any, Any, Any]:
+    """Logits of a mixture's weights, then μ and log σ of its components before clipping: (..., components, actions)."""
+    count, out = policy.components, network(policy.net, obs, xp)
+    size = (out.shape[-1] // count - 1) // 2
+    middle = count * (1 + size)
+    means = out[..., count:middle].reshape(*out.shape[:-1], count, size)
+    raw = out[..., middle:].reshape(*out.shape[:-1], count, size)
+    return out[..., :count], means, between(policy.log_std_min, policy.log_std_max, raw, xp)
+
+
+def component(each: Any, chosen: Any, xp: Any = np) -> Any:
+    """The numbers of the chosen component: (..., components, actions) becomes (..., actions)."""
+    return xp.take_along_axis(each, chosen[..., None, None], axis=-2)[..., 0, :]
 
 
 def held_noise(shape: tuple[int, ...], hold: int, t: np.ndarray, drawn: np.ndarray) -> np.ndarray:
@@ -200,6 +220,13 @@ def act(policy: Any, state: Any, obs: np.ndarray, random: np.random.Generator | 
         if random is not None:
             mean = mean + np.exp(log_std) * random.standard_normal(mean.shape).astype(mean.dtype)
         return np.tanh(mean)
+    if kind == "Mixture":
+        logits, means, log_stds = mixture(policy, obs)
+        if random is None:
+            return clamp(component(means, logits.argmax(-1)), -1, 1)
+        chosen = (logits + random.gumbel(size=logits.shape)).argmax(-1)
+        mean, std = component(means, chosen), np.exp(component(log_stds, chosen))
+        return clamp(mean + std * random.standard_normal(mean.shape).astype(mean.dtype), -1, 1)
     if kind == "StateDependent":
         hidden = features(policy.net, obs)
         mean = clamp(output(policy.net, hidden), -policy.clip, policy.clip)

@@ -24,10 +24,10 @@ from understudy.core.reader import TEXT, Expected, FileReader
 from understudy.core.text import quoted
 from understudy.core.types import Continuous, MultiDiscrete, Spec
 from understudy.envs import GymnasiumEnvironment, make, public_name
-from understudy.policies import Categorical, Deterministic, Normalized, Policy
+from understudy.policies import Categorical, Deterministic, NetworkPolicy, Normalized, Policy
 from understudy.policies.actor import Actor
 from understudy.policies.checks import LARGEST, check_policy
-from understudy.policies.gaussian import NetworkPolicy, Squashed, StateDependent
+from understudy.policies.gaussian import Squashed, StateDependent
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
 

@@ -7,8 +7,15 @@ Imports core and deploy. Public: the classes below, the constructors, `Actor` (a
 from understudy.policies.actor import Actor
 from understudy.policies.base import Carry, Categorical, Deterministic, Independent, Policy, start, step
 from understudy.policies.combined import Ensemble, EnsembleMember, Normalized, Tabular, TimeIndexed, ensemble
-from understudy.policies.constructors import deterministic_policy, independent_policy, stochastic_policy
-from understudy.policies.gaussian import Gaussian, NetworkPolicy, Squashed, StateDependent
+from understudy.policies.constructors import (
+    NetworkPolicy,
+    deterministic_policy,
+    independent_policy,
+    mixture_policy,
+    stochastic_policy,
+)
+from understudy.policies.gaussian import Gaussian, Squashed, StateDependent
+from understudy.policies.mixture import Mixture
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
 from understudy.policies.saved import load_policy
@@ -26,6 +33,7 @@ __all__ = [
     "EnsembleMember",
     "Gaussian",
     "Independent",
+    "Mixture",
     "NetworkPolicy",
     "Normalization",
     "Normalized",
@@ -39,6 +47,7 @@ __all__ = [
     "ensemble",
     "independent_policy",
     "load_policy",
+    "mixture_policy",
     "start",
     "step",
     "stochastic_policy",

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int, Key
 from understudy.core.arrays import Array, Source, namespace, normal
 from understudy.deploy import forward
 from understudy.deploy.forward import MAX_SEED
-from understudy.policies.base import Carry, Categorical, Deterministic, Independent, Policy, start
+from understudy.policies.base import Carry, Policy, start
 from understudy.policies.networks import MLP, Activation
 
 MIN_VARIANCE = 1e-6
@@ -148,7 +148,3 @@ class StateDependent(Squashed):
             flat = jax.vmap(one)(carry.drawn.reshape(-1), (carry.t // self.hold).reshape(-1))
             return flat.reshape(*carry.drawn.shape, *shape)
         return forward.held_noise(shape, self.hold, carry.t, carry.drawn)
-
-
-NetworkPolicy = Deterministic | Categorical | Independent | Gaussian | StateDependent
-"""Policies with a single network, `net`."""

@@ -11,6 +11,7 @@ from understudy.deploy.forward import Node, build
 from understudy.policies.base import Categorical, Deterministic, Independent
 from understudy.policies.combined import Ensemble, Normalized, Tabular, TimeIndexed
 from understudy.policies.gaussian import Gaussian, StateDependent
+from understudy.policies.mixture import Mixture
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 from understudy.policies.wrapped import Binned, Timed
@@ -26,6 +27,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
         Deterministic,
         Normalized,
         Gaussian,
+        Mixture,
         StateDependent,
         Tabular,
         TimeIndexed,

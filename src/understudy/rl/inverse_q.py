@@ -93,7 +93,7 @@ class InverseQ(RLPlayer):
         return self.player.clone(state, sample, steps, key)
 
     def loss(
-        self, q: Float[Array, "2 n"], value: Float[Array, "2 n"], y: Float[Array, " n"], batch: Batch
+        self, q: Float[Array, "k n"], value: Float[Array, "k n"], y: Float[Array, " n"], batch: Batch
     ) -> Float[Array, ""]:
         """L of line 3."""
         reward = q - y
@@ -130,7 +130,7 @@ class InverseQ(RLPlayer):
             value = sac.values(critics, batch.obs, act) - temperature * log_prob  # line 1
             y = sac.target(  # line 2
                 *(without_rewards, state.actor, state.targets if self.targets else critics, temperature),
-                *(player.discount, next_noise, player.bound_values),
+                *(player.discount, next_noise, player.bound_values, player.combine),
             )
             return self.loss(q, value, y, batch), q.mean()
 

@@ -29,6 +29,8 @@ bounds the discounted sum of rewards, if the caller knows it (`Batch.value_bound
 of d actions in [-1, 1]. True values are never above it, so only errors are cut; those of critics that explode feed on
 themselves through line 1.
 
+With `optimism` κ, min_i Q_i in lines 1 and 3 is mean_i Q_i + κ min(std_i Q_i, clip) over `critics` (`rl.optimism`).
+
 With `sde` the acting policy uses state-dependent exploration (gSDE), and σ(s) is the standard deviation of its noise
 (`policies.gaussian`).
 
@@ -61,6 +63,7 @@ from understudy.policies.gaussian import Gaussian, Squashed, StateDependent
 from understudy.policies.networks import MLP, NormedMLP
 from understudy.rl.base import Batch, Experience, RLPlayer
 from understudy.rl.cloning import clone, cloning_error
+from understudy.rl.optimism import Combine, optimistic
 from understudy.rl.updates import LR_SCHEDULES, LrSchedule, check_continuous, descend, learning_rate, twins
 
 WARMUP_SHARE = 0.1
@@ -71,10 +74,10 @@ class SACState(NamedTuple):
     actor: Squashed
     actor_opt_state: optax.OptState
     critics: MLP | NormedMLP
-    """Q_1(s, a) and Q_2(s, a), stacked."""
+    """Q_1(s, a), Q_2(s, a), ..., stacked."""
     critics_opt_state: optax.OptState
     targets: MLP | NormedMLP
-    """Target networks Q̄_1 and Q̄_2."""
+    """Target networks Q̄_i."""
     log_temperature: Float[Array, ""]
     temperature_opt_state: optax.OptState
     steps: Int[Array, ""]
@@ -110,6 +113,12 @@ class SAC(RLPlayer):
     """Weight λ of the cloning error on demonstrated steps in the policy's loss, relative to the mean of |Q|."""
     critic_warmup: int = eqx.field(static=True, default=0)
     """Gradient steps of the critics alone, before policy and temperature learn; at most a tenth of training."""
+    critics: int = eqx.field(static=True, default=2)
+    """Critics in the ensemble."""
+    optimism: float | None = None
+    """Weight κ of the critics' standard deviation, added to their mean. None: the smallest critic."""
+    optimism_clip: float = 0.5
+    """Optimism: largest standard deviation that counts, in the unit of values."""
     sde: bool = eqx.field(static=True, default=False)
     """Use state-dependent exploration (gSDE)."""
     sde_steps: int = eqx.field(static=True, default=64)
@@ -128,6 +137,10 @@ class SAC(RLPlayer):
         check_whole(1, sde_steps=self.sde_steps)
         check_whole(0, critic_warmup=self.critic_warmup)
         check_not_negative(cloning_weight=self.cloning_weight)
+        check_whole(1 if self.optimism is None else 2, critics=self.critics)
+        check_positive(optimism_clip=self.optimism_clip)
+        if self.optimism is not None:
+            check_not_negative(optimism=self.optimism)
         check_finite(sde_log_std=self.sde_log_std)
         if self.temperature is not None:
             check_not_negative(temperature=self.temperature)
@@ -144,7 +157,7 @@ class SAC(RLPlayer):
             actor = StateDependent.init(net, self.sde_log_std, self.sde_steps)
         size = spec.obs_size + spec.action_size
         seen = None if spec.critic_obs is None else (*spec.critic_obs, *range(spec.obs_size, size))
-        plain = twins(critics_key, size, self.hidden, 1, seen)
+        plain = twins(critics_key, size, self.hidden, 1, seen, self.critics)
         critics = NormedMLP(plain) if self.layer_norm else plain
         log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
         init = optax.adam(self.lr).init
@@ -182,7 +195,8 @@ class SAC(RLPlayer):
         `share` is the share of training that is over.
         """
         y = target(  # line 1
-            batch, state.actor, state.targets, self.alpha(state), self.discount, noise[1], self.bound_values
+            *(batch, state.actor, state.targets, self.alpha(state), self.discount, noise[1]),
+            *(self.bound_values, self.combine),
         )
         return self.step_on(lambda critics: critics_loss(critics, batch, y), state, batch, noise[0], lr, share)
 
@@ -200,7 +214,7 @@ class SAC(RLPlayer):
         (critic_loss, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
         critics, critics_opt_state = descend(adam, gradient, state.critics, state.critics_opt_state)  # line 2
         (policy_loss, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
-            state.actor, critics, batch, temperature, noise, self.cloning_weight
+            state.actor, critics, batch, temperature, noise, self.cloning_weight, self.combine
         )
         actor, actor_opt_state = descend(adam, gradient, state.actor, state.actor_opt_state)  # line 3
         log_temperature, temperature_opt_state = state.log_temperature, state.temperature_opt_state
@@ -243,6 +257,10 @@ class SAC(RLPlayer):
         act = jax.eval_shape(sample, key).act
         return state._replace(actor=clone(state.actor, sample, steps, self._entropy(act.shape[-1]), key))
 
+    def combine(self, q: Float[Array, "k n"]) -> Float[Array, " n"]:
+        """The value of an action from those of all critics: the smallest, or their optimistic mean."""
+        return q.min(0) if self.optimism is None else optimistic(q, self.optimism, self.optimism_clip)
+
     def alpha(self, state: SACState) -> Float[Array, ""]:
         """The temperature α."""
         return jnp.exp(state.log_temperature) if self.temperature is None else jnp.asarray(self.temperature)
@@ -260,10 +278,11 @@ def target(
     discount: float | Array,
     noise: Float[Array, "n act"],
     bound_values: bool,
+    combine: Combine,
 ) -> Float[Array, " n"]:
-    """y = r + γ (c · (min_i Q̄_i(s', a') − α log π(a' | s')) + v), with a' from `noise`."""
+    """y = r + γ (c · (Q̄(s', a') − α log π(a' | s')) + v), with a' from `noise` and Q̄ = combine(Q̄_1, Q̄_2, ...)."""
     act, log_prob = actor.draw_from(batch.next_obs, noise)
-    value = values(targets, batch.next_obs, act).min(0) - temperature * log_prob
+    value = combine(values(targets, batch.next_obs, act)) - temperature * log_prob
     if bound_values:
         value = jnp.minimum(value, batch.value_bound + temperature * act.shape[-1] * jnp.log(2.0) / (1 - discount))
     return batch.reward + discount * (batch.bootstrap * value + batch.terminal_value)
@@ -284,10 +303,11 @@ def actor_loss(
     temperature: Float[Array, ""],
     noise: Float[Array, "n act"],
     cloning_weight: float | Array,
+    combine: Combine,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """E [ α log π(x | s) − min_i Q_i(s, x) ] + λ q̄ C(π), with x from `noise`, and E log π(x | s)."""
+    """E [ α log π(x | s) − combine(Q_1, ...)(s, x) ] + λ q̄ C(π), with x from `noise`, and E log π(x | s)."""
     act, log_prob = actor.draw_from(batch.obs, noise)
-    q = values(critics, batch.obs, act).min(0)
+    q = combine(values(critics, batch.obs, act))
     size = jax.lax.stop_gradient(jnp.abs(q).mean())
     loss = (temperature * log_prob - q).mean() + cloning_weight * size * cloning_error(actor, batch)
     return loss, log_prob.mean()
@@ -300,6 +320,6 @@ def temperature_loss(
     return -log_temperature * (log_prob + entropy)
 
 
-def values(critics: MLP | NormedMLP, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, "2 n"]:
-    """Q_1(s, a) and Q_2(s, a)."""
+def values(critics: MLP | NormedMLP, obs: Float[Array, "n obs"], act: Float[Array, "n act"]) -> Float[Array, "k n"]:
+    """Q_1(s, a), Q_2(s, a), ..."""
     return critics(jnp.concatenate([obs, act], -1))[..., 0]

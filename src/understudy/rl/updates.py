@@ -39,14 +39,15 @@ def twins(
     hidden: tuple[int, ...],
     outputs: int,
     input_indices: tuple[int, ...] | None = None,
+    count: int = 2,
 ) -> MLP:
-    """Two networks with stacked weights: a batch (n, i) gives both outputs (2, n, o)."""
+    """Two networks, or more, with stacked weights: a batch (n, i) gives their outputs (count, n, o)."""
 
     def init(k: Key[Array, ""]) -> MLP:
         return MLP.init(k, inputs, hidden, outputs, input_indices=input_indices, init="uniform")
 
-    both = jax.vmap(init)(jax.random.split(key))
-    return eqx.tree_at(lambda net: net.biases, both, tuple(bias[:, None] for bias in both.biases))
+    stack = jax.vmap(init)(jax.random.split(key, count))
+    return eqx.tree_at(lambda net: net.biases, stack, tuple(bias[:, None] for bias in stack.biases))
 
 
 def entropy(logits: Float[Array, "... actions"]) -> Float[Array, "..."]:

@@ -24,7 +24,7 @@ from understudy.game.features import not_finite, width_of
 from understudy.game.user_code import calling
 from understudy.policies import Normalized, Policy
 from understudy.policies.combined import Ensemble
-from understudy.policies.gaussian import NetworkPolicy
+from understudy.policies.constructors import NetworkPolicy
 
 SAMPLE = 32
 """How many demonstrated observations a fresh policy is checked on."""

@@ -12,8 +12,12 @@ for a moment function f that separates the two sides, behavioral cloning minimis
 States are standardized with D_E and continuous actions are scaled to [-1, 1]. The loss is one of
 
     squared error      ℓ = ‖π(s) − a‖²              a deterministic policy (with tanh): the conditional mean
-    log-likelihood     ℓ = −log π(a | s)            a tanh-Gaussian policy
+    log-likelihood     ℓ = −log π(a | s)            a tanh-Gaussian policy, or a mixture of clipped Gaussians
     cross-entropy      ℓ = −log π(a | s)            a categorical policy, for discrete actions
+
+A mixture (`components`) is for an expert that acts in several ways in the same state, where the conditional mean may be
+an action that the expert never takes. It matches the distribution of the expert's actions there; errors compound as
+before.
 
 Reference: Pomerleau, "ALVINN: An Autonomous Land Vehicle in a Neural Network" (1989); Table 7 of the paper for the
 settings it shares (no entropy bonus, no weight decay, 256 × 2 ReLU).
@@ -61,6 +65,7 @@ from understudy.policies import (
     deterministic_policy,
     ensemble,
     independent_policy,
+    mixture_policy,
     stochastic_policy,
 )
 from understudy.policies.networks import Activation
@@ -89,12 +94,17 @@ class BC(Algorithm):
         fixed=True,
     )
     has_critic: ClassVar[bool] = False
-    presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 20, "hidden": (64, 64)}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        QUICK: {"rounds": 20, "hidden": (64, 64)},
+        "mixture": {"loss": "likelihood", "components": 10, "weight_decay": 0.0},
+    }
     multi_discrete: ClassVar[bool] = True
     small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,)}
 
     loss: Literal["squared", "likelihood"] = eqx.field(static=True, default="squared")
     """Loss for continuous actions: squared error, or log-likelihood of a tanh-Gaussian. Discrete: cross-entropy."""
+    components: int = eqx.field(static=True, default=1)
+    """Gaussians in the policy's mixture, for continuous actions and the likelihood loss."""
     lr: float = 3e-4
     """Learning rate of Adam, η."""
     decay: bool = eqx.field(static=True, default=False)
@@ -130,11 +140,16 @@ class BC(Algorithm):
             rounds=self.rounds,
             gradient_steps=self.gradient_steps,
             ensemble_size=self.ensemble_size,
+            components=self.components,
         )
         check_layers(hidden=self.hidden)
         if self.ensemble_size > 1 and self.loss == "likelihood":
             raise SettingError(
                 f"ensemble_size is {self.ensemble_size} and loss is 'likelihood': choose loss='squared' or one network"
+            )
+        if self.components > 1 and self.loss == "squared":
+            raise SettingError(
+                f"components is {self.components} and loss is 'squared': a mixture is trained with loss='likelihood'"
             )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> BCState:
@@ -145,6 +160,8 @@ class BC(Algorithm):
         def member(k: Key[Array, ""]) -> NetworkPolicy:
             if isinstance(space, MultiDiscrete):
                 return independent_policy(k, spec, space, self.hidden, self.activation)
+            if self.components > 1:
+                return mixture_policy(k, spec, self.hidden, self.components, self.activation)
             if self.loss == "likelihood":
                 return stochastic_policy(k, spec, self.hidden, self.activation)
             return deterministic_policy(k, spec, self.hidden, self.activation, squash=self.squash)

@@ -10,9 +10,10 @@ chooses between two actions at random, the squared error learns their mean. Foll
     3.     roll out β^i π_E + (1 − β^i) π, query π_E in the visited states, D ← D ∪ {(s, π_E(s))}
     4.     π ← argmin over π' of the mean of ℓ(π', s, a) over D, by gradient steps from the last π
 
-ℓ is the loss of behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. By default
-only the learner acts, β = 0; the demonstrations replace the rounds in which the expert would act. With β > 0 the expert
-acts at random steps, and its action is also its answer to the query in that state (`gate`).
+ℓ is the loss of behavioral cloning: squared error for continuous actions, cross-entropy for discrete ones. With
+`components` above 1 it is the likelihood of a mixture of Gaussians, which can hold several answers. By default only the
+learner acts, β = 0; the demonstrations replace the rounds in which the expert would act. With β > 0 the expert acts at
+random steps, and its action is also its answer to the query in that state (`gate`).
 
 Reference: Ross, Gordon and Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
 Learning" (2011); Tables 13 and 15 of the paper.
@@ -42,16 +43,18 @@ from understudy.game.sampling import Rows, sample_from_both, with_actions
 from understudy.policies import (
     EnsembleMember,
     Independent,
+    Mixture,
     Normalized,
     Policy,
     deterministic_policy,
     independent_policy,
+    mixture_policy,
 )
 from understudy.policies.normalization import Normalization
 
 
 class DAggerState(NamedTuple):
-    policy: EnsembleMember | Independent
+    policy: EnsembleMember | Independent | Mixture
     memory: Memory
     normalization: Normalization
     aggregated: Dataset
@@ -105,6 +108,8 @@ class DAgger(Algorithm):
     """Queries per round, at most. None: no limit."""
     gradient_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps per round."""
+    components: int = eqx.field(static=True, default=1)
+    """Continuous actions: Gaussians in a mixture that is trained by its log-likelihood. 1: the squared error."""
     squash: bool = eqx.field(static=True, default=True)
     """Continuous actions: apply tanh to the network's output."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
@@ -121,14 +126,17 @@ class DAgger(Algorithm):
             rounds=self.rounds,
             gradient_steps=self.gradient_steps,
             episodes_per_round=self.episodes_per_round,
+            components=self.components,
         )
         check_layers(hidden=self.hidden)
         check_asking(self.ask, self.queries_per_round, self.mixing is not None)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
-        policy: EnsembleMember | Independent
+        policy: EnsembleMember | Independent | Mixture
         if isinstance(spec.action, MultiDiscrete):
             policy = independent_policy(key, spec, spec.action, self.hidden)
+        elif self.components > 1:
+            policy = mixture_policy(key, spec, self.hidden, self.components)
         else:
             policy = deterministic_policy(key, spec, self.hidden, squash=self.squash)
         aggregated = Dataset.empty(demonstrations, most_answers(self, spec.horizon))

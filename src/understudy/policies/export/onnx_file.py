@@ -137,6 +137,8 @@ class Graph:
         if policy.kind == "Gaussian":  # the first half of the outputs is the mean
             half = policy.net.biases[-1].shape[-1] // 2
             return self.add("Tanh", self.network(_last_layer(policy.net, half), obs))
+        if policy.kind == "Mixture":
+            return self.clamp(self.heaviest(policy, obs), 1.0)
         if policy.kind == "StateDependent":
             return self.add("Tanh", self.clamp(self.network(policy.net, obs), policy.clip))
         if policy.kind == "Ensemble" and policy.members.kind == "Deterministic":
@@ -145,6 +147,15 @@ class Graph:
             parts = self.parts(self.network(policy.net, obs), policy.nvec)
             return self.add("Concat", *(self.add("ArgMax", one, axis=-1, keepdims=1) for one in parts), axis=1)
         return self.add("ArgMax", self.scores(policy, obs), axis=-1, keepdims=0)
+
+    def heaviest(self, policy: Node, obs: str) -> str:
+        """The mean of a mixture's heaviest component. The outputs begin with its logits and means."""
+        count = policy.components
+        means = (policy.net.biases[-1].shape[-1] - count) // 2
+        net = _last_layer(policy.net, count + means)
+        logits, flat = self.parts(self.network(net, obs), (count, means))
+        each = self.add("Reshape", flat, self.constant([0, count, means // count], np.int64))
+        return self.add("GatherND", each, self.add("ArgMax", logits, axis=-1, keepdims=1), batch_dims=1)
 
     def parts(self, out: str, nvec: tuple[int, ...]) -> list[str]:
         """The outputs of each of several categoricals."""
