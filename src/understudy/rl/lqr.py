@@ -203,7 +203,7 @@ def improved(
         marginals = forward(dynamics, controller)
         return Improvement(controller, eta, divergence(controller, previous, marginals).sum(), marginals)
 
-    def halved(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halved(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = (low + high) / 2
         fits = at(jnp.exp(middle)).divergence <= limit  # False if it is not a number
