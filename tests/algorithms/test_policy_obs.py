@@ -68,7 +68,7 @@ def test_actions_depend_on_policy_obs_only(name, demonstrations):
     for same, other in zip((actions, support), act(changed(obs, hidden)), strict=True):
         np.testing.assert_array_equal(same, other)
     assert not np.array_equal(support, act(changed(obs, list(POLICY_OBS)))[1])
-    np.testing.assert_allclose(Actor(policy, spec)(obs), actions, atol=1e-5)
+    np.testing.assert_allclose(Actor(policy, spec).predict(obs, None, True)[0], actions, atol=1e-5)
 
 
 def test_all_indices_give_the_same_network_as_none():

@@ -39,8 +39,8 @@ def test_presets_know_their_name(algorithm, name):
 
 
 SIZES = {
-    *("rounds", "gradient_steps", "critic_steps", "episodes_per_round", "round_steps", "batch_size", "ensemble_size"),
-    *("hidden", "critic_hidden", "discriminator_hidden"),
+    *("rounds", "gradient_steps", "critic_steps", "clone_steps", "episodes_per_round", "round_steps", "batch_size"),
+    *("hidden", "critic_hidden", "discriminator_hidden", "ensemble_size"),
 }
 
 

@@ -36,8 +36,8 @@ def test_a_deterministic_expert_has_no_nugget_and_a_noisy_one_has():
 
 def test_noise_has_one_mode_and_a_choice_has_two():
     rng = np.random.default_rng(1)
-    assert two_modes(expert(rng, "two ways"), rng) > 0.8
-    assert two_modes(expert(rng, "noisy"), rng) < 0.35
+    assert two_modes(expert(rng, "two ways"), rng).two > 0.8
+    assert two_modes(expert(rng, "noisy"), rng).two < 0.35
 
 
 def test_the_energy_test_keeps_its_level_and_sees_a_shift():

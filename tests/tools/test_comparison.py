@@ -16,7 +16,7 @@ from comparison import AGREES, HIGHER, LOWER, NO_TEST, NOT_YET
 from understudy.algorithms import find
 from understudy.core.errors import RunError, SettingError, UnknownNameError
 from understudy.core.statistics import Sample, p_different
-from understudy.paper import ablation, figure_studies, published
+from understudy.paper import ablation, figure_studies, filter_tree, published
 from understudy.paper.on_q_trials import COLUMNS as TRIAL_COLUMNS
 from understudy.paper.theory.command import HEADER as THEORY_COLUMNS
 from understudy.paper.theory.measurements import SolverIterations
@@ -44,6 +44,11 @@ def test_the_generated_tables_of_the_results_page_are_fresh(made):
 FIGURES = sorted(path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*.png"))
 EXAMPLES = ("cliff", "loop", "tree", "unicycle")
 """Drawings of MDPs, which have no data."""
+REPLAY_COLUMNS = [
+    *("mdp", "demonstrations", "estimate", "mean_error", "standard_error", "draws"),
+    *("command", "versions", "device", "date"),
+]
+"""Of benchmarks/replay_estimation.py."""
 
 
 @pytest.mark.parametrize("figure", [name for name in FIGURES if Path(name).stem not in EXAMPLES])
@@ -56,6 +61,8 @@ def test_every_figures_csv_is_what_its_command_reads_and_writes(figure):
     expected = {
         "theory.csv": [THEORY_COLUMNS],
         "theory-iterations.csv": [[*SolverIterations._fields, *THEORY_COLUMNS[-3:]]],
+        "filter-tree.csv": [list(filter_tree.COLUMNS)],
+        "replay-estimation.csv": [REPLAY_COLUMNS],
     }.get(path.name, [table.COLUMNS, TRIAL_COLUMNS])
     assert list(rows[0]) in expected
     for algorithm, preset, settings in {(r["algorithm"], r["preset"], r["settings"]) for r in rows if "settings" in r}:

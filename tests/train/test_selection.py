@@ -16,6 +16,7 @@ from understudy.collect.recorder import Episodes
 from understudy.core.errors import NeedsError, WorkerError
 from understudy.core.notices import UnderstudyWarning
 from understudy.core.types import Info, Transition
+from understudy.evaluation.embeddings import standardized
 from understudy.game import Algorithm
 from understudy.policies import Normalized
 from understudy.train.candidates import WINDOW, Kept
@@ -116,7 +117,10 @@ def test_the_reward_payoff_is_the_distance_of_mean_embeddings():
     obs, act = rng.normal(1, 1, (3, HORIZON, 2)), rng.uniform(-1, 1, (3, HORIZON, 1))
     sizes, terminal = [20, 8, 15], [False, True, False]
     found = judge(played(obs, act, sizes, terminal), data)
-    points = [np.concatenate([data.encode(o[:n]), a[:n]], axis=1) for o, a, n in zip(obs, act, sizes, strict=True)]
+    points = [
+        np.concatenate([standardized(data.statistics, o[:n]), a[:n]], axis=1)
+        for o, a, n in zip(obs, act, sizes, strict=True)
+    ]
     assert found.payoff == pytest.approx(by_hand(data, points, [1, 8 / 20, 1]))
     for left in range(3):
         rest = [i for i in range(3) if i != left]
