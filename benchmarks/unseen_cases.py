@@ -1,0 +1,591 @@
+"""Planted cases that the diagnosis was not developed on: other environments, experts, sizes and algorithms.
+
+They are written as those of benchmarks/hidden_cases.py, whose measures they use, without a look at the diagnosis.
+`python benchmarks/planted.py --set unseen` diagnoses them.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import hidden_cases
+import understudy as us
+from hidden_cases import (
+    EPISODES,
+    LARGE,
+    SMALL,
+    Builder,
+    clone,
+    idle,
+    joined,
+    large,
+    mean_return,
+    record,
+    returns,
+    shortfall,
+    shortfalls,
+    small,
+    train,
+    with_observations,
+)
+from hidden_envs import Act, balance_pole
+from understudy.game import Algorithm
+from understudy.train.results import Result
+from unseen_envs import (
+    Arm,
+    Chain,
+    Compass,
+    Darts,
+    Dock,
+    Field,
+    Maze,
+    Road,
+    Stock,
+    Tank,
+    Touchdown,
+    bend,
+    dock,
+    fill,
+    follow_sign,
+    hide_sign,
+    hold_chain,
+    land,
+    order,
+    rock_car,
+    steer,
+    swing_acrobot,
+    throw,
+    turn_north,
+    walk,
+)
+
+CASES: dict[str, Builder] = {}
+"""Name → builder, in order."""
+case = partial(hidden_cases.case, cases=CASES)
+
+
+def quick(demos: us.Demonstrations, env: Any, **settings: Any) -> Result:
+    """Behavioral cloning with fewer gradient steps than `clone`."""
+    chosen = {"rounds": 10, "gradient_steps": 200, "lr": 3e-3, "weight_decay": 1e-4, "ema_decay": 0.99, "batch_size": 128}
+    return clone(demos, env, **chosen | settings)
+
+
+def advil(**settings: Any) -> Algorithm:
+    chosen = {"rounds": 10, "gradient_steps": 150, "hidden": (64, 64), "policy_lr": 3e-3, "weight_decay": 1e-3}
+    return us.advil(**chosen | {"ema_decay": 0.99, "batch_size": 128, "ensemble_size": 2} | settings)
+
+
+def dagger(**settings: Any) -> Algorithm:
+    chosen = {"rounds": 5, "gradient_steps": 800, "episodes_per_round": 8, "hidden": (64, 64), "lr": 2e-3}
+    return us.dagger(**chosen | settings)
+
+
+def soft_q(**settings: Any) -> Algorithm:
+    """Offline IQ-Learn with discrete actions."""
+    chosen = {"hidden": (64, 64), "gradient_steps": 150, "lr": 2e-3}
+    return us.iqlearn_offline(rounds=12, batch_size=128, soft_q=chosen | settings)
+
+
+def compared(env: Any, expert: Any, broken: Result, sound: Result) -> dict[str, float]:
+    """The shortfalls of a run with the defect, which is large, and without it, which is small."""
+    facts = {"shortfall": large(shortfall(broken, env, expert))}
+    return facts | {"shortfall without the defect": small(shortfall(sound, env, expert))}
+
+
+def chosen_episodes(demos: us.Demonstrations, order: list[int]) -> us.Demonstrations:
+    """The episodes of these numbers, in this order."""
+    return joined([demos.first(number + 1).after(number) if number else demos.first(1) for number in order])
+
+
+def at_ends(demos: us.Demonstrations) -> np.ndarray:
+    """True at the last step of each episode."""
+    ends = np.zeros(demos.steps, bool)
+    ends[np.cumsum(demos.lengths) - 1] = True
+    return ends
+
+
+# Too little data, or data that say less than their number
+
+
+@case("too-few-demonstrations")
+def chain_one_episode() -> dict[str, Any]:
+    env, expert = Chain(), hold_chain()
+    demos = record(env, expert, 60)
+    few = demos.first(1)
+    result = quick(few, env)
+    facts = compared(env, expert, result, quick(demos, env))
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": few, "facts": facts}
+
+
+@case("too-few-demonstrations")
+def field_three_episodes() -> dict[str, Any]:
+    """The expert and the rewards are not given."""
+    demos = replace(record(Field(), walk, 80), rewards=None)
+    few = demos.first(3)
+    result = train(soft_q(), few, Field())
+    facts = compared(Field(), walk, result, quick(demos, Field()))
+    facts["shortfall with 80 episodes"] = small(shortfall(train(soft_q(), demos, Field()), Field(), walk))
+    return {"subject": result, "env": Field(), "demonstrations": few, "facts": facts}
+
+
+@case("repeated-episodes")
+def arm_three_episodes_shuffled() -> dict[str, Any]:
+    env, expert = Arm(), bend(1.0)
+    demos = record(env, expert, 60)
+    repeated = chosen_episodes(demos, np.random.default_rng(0).permutation([0, 1, 2] * 12).tolist())
+    result = quick(repeated, env)
+    facts = compared(env, expert, result, quick(demos.first(36), env))
+    facts["distinct targets"] = float(len(np.unique(repeated.observations[:, 4:], axis=0)))
+    assert facts["distinct targets"] == 3
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": repeated, "facts": facts}
+
+
+@case("repeated-episodes")
+def pendulum_mostly_one_episode() -> dict[str, Any]:
+    """Demonstrations alone: 5 different episodes, and the second of them another 20 times."""
+    demos = chosen_episodes(record("Pendulum", None, 5), [0, 1, 2, 3, 4] + [1] * 20)
+    starts = demos.observations[np.cumsum(demos.lengths) - demos.lengths]
+    facts = {"episodes": float(demos.episodes), "distinct": float(len(np.unique(starts, axis=0)))}
+    assert facts == {"episodes": 25.0, "distinct": 5.0}
+    return {"subject": demos, "env": "Pendulum", "facts": facts}
+
+
+# The expert
+
+
+@case("ambiguous-expert")
+def darts_either_target() -> dict[str, Any]:
+    demos = record(Darts(), throw(1), 60)
+    result = quick(demos, Darts())
+    left = demos.actions[:, 0] + demos.observations[:, 2] < 0
+    facts = {"shortfall": large(shortfall(result, Darts(), throw(2))), "left": float(left.mean())}
+    assert 0.4 < facts["left"] < 0.6
+    sides = np.add.reduceat(left, np.cumsum(demos.lengths) - demos.lengths)
+    assert ((sides > 0) & (sides < 12)).all()  # one expert: both sides in every episode
+    return {"subject": result, "env": Darts(), "expert": throw(3), "demonstrations": demos, "facts": facts}
+
+
+@case("ambiguous-expert")
+def compass_facing_south() -> dict[str, Any]:
+    """The expert is not given."""
+    demos = record(Compass(), turn_north(1), 60)
+    result = train(advil(), demos, Compass())
+    facts = {"shortfall": large(shortfall(result, Compass(), turn_north(2)))}
+    first = demos.actions[np.cumsum(demos.lengths) - demos.lengths, 0]
+    facts["first turns to the left"] = float((first > 0).mean())
+    assert 0.3 < facts["first turns to the left"] < 0.7
+    return {"subject": result, "env": Compass(), "demonstrations": demos, "facts": facts}
+
+
+@case("several-experts")
+def arm_elbow_up_and_down() -> dict[str, Any]:
+    env = Arm()
+    up, down = record(env, bend(1.0), 30, seed=1), record(env, bend(-1.0), 30, seed=2)
+    demos = chosen_episodes(joined([up, down]), np.random.default_rng(0).permutation(60).tolist())
+    result = quick(demos, env)
+    facts = compared(env, bend(1.0), result, quick(record(env, bend(1.0), 60, seed=1), env))
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+
+
+@case("several-experts")
+def dock_two_pilots() -> dict[str, Any]:
+    """The first half of the episodes is of one pilot, the rest of another one."""
+    demos = joined([record(Dock(), dock(1.0), 40, seed=1), record(Dock(), dock(-1.0), 40, seed=2)])
+    result = train(advil(), demos, Dock())
+    facts = compared(Dock(), dock(1.0), result, train(advil(), demos.first(40), Dock()))
+    return {"subject": result, "env": Dock(), "demonstrations": demos, "facts": facts}
+
+
+@case("hidden-state")
+def maze_sign_at_the_entrance() -> dict[str, Any]:
+    seen, env = Maze(shows_always=True), Maze()
+    full = record(seen, follow_sign, 60)
+    demos = with_observations(full, hide_sign)
+    result = quick(demos, env)
+    facts = {"shortfall": large(shortfall(result, env, mean_return(seen, follow_sign)))}
+    facts["shortfall with the sign"] = small(shortfall(quick(full, seen), seen, follow_sign))
+    starts, ends = np.cumsum(demos.lengths) - demos.lengths, np.cumsum(demos.lengths) - 1
+    turns_to_sign = (demos.actions[ends] == 2) == (demos.observations[starts, 1] > 0)
+    facts["turns that the first observation explains"] = float(turns_to_sign.mean())
+    assert turns_to_sign.all()
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+
+
+@case("hidden-state")
+def touchdown_without_speed() -> dict[str, Any]:
+    seen, env = Touchdown(), Touchdown(hides_speed=True)
+    full = record(seen, land(), 40)
+    demos = with_observations(full, lambda obs: obs[:, :1].copy())
+    result = quick(demos, env)
+    facts = {"shortfall": large(shortfall(result, env, mean_return(seen, land())))}
+    facts["shortfall with the speed"] = small(shortfall(quick(full, seen), seen, land()))
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+
+
+@case("poor-expert")
+def touchdown_crashes() -> dict[str, Any]:
+    expert = land(haste=2.0)
+    demos = record(Touchdown(), expert, 40)
+    result = quick(demos, Touchdown())
+    assert demos.returns is not None
+    facts = {"expert": float(demos.returns.mean()), "good expert": mean_return(Touchdown(), land())}
+    facts |= {"learner": float(returns(result, Touchdown())[0]), "best episode": float(demos.returns.max())}
+    facts["random"] = mean_return(Touchdown(), idle(Touchdown()))
+    assert abs(facts["learner"] - facts["expert"]) < 0.5
+    assert facts["best episode"] < 0.1 * facts["good expert"]
+    return {"subject": result, "env": Touchdown(), "expert": expert, "demonstrations": demos, "facts": facts}
+
+
+@case("poor-expert")
+def mountain_car_always_right() -> dict[str, Any]:
+    """Demonstrations alone: no episode reaches the flag, as with random actions."""
+
+    def push_right(obs: np.ndarray) -> np.ndarray:
+        return np.full(len(obs), 2)
+
+    demos = record("MountainCar-v0", push_right, 15)
+    assert demos.returns is not None
+    facts = {"expert": float(demos.returns.mean()), "random": mean_return("MountainCar-v0", idle("MountainCar-v0"))}
+    facts["good expert"] = float(np.mean(record("MountainCar-v0", rock_car, 10).lengths)) * -1.0
+    assert facts["expert"] <= facts["random"] < facts["good expert"] - 50
+    return {"subject": demos, "env": "MountainCar-v0", "facts": facts}
+
+
+# One mistake leads to others
+
+
+@case("compounding-errors")
+def road_narrow() -> dict[str, Any]:
+    """More demonstrations do not help. `healthy_road_dagger` shows what does."""
+    env, expert = Road(), steer()
+    demos = record(env, expert, 60)
+    few = demos.first(30)
+    result = quick(few, env)
+    facts = {"shortfall": large(shortfall(result, env, expert))}
+    facts["error"] = float(np.abs(result.policy(few.observations) - few.actions).mean())
+    facts["shortfall with 60 episodes"] = large(shortfall(quick(demos, env), env, expert))
+    assert facts["error"] < 0.1
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": few, "facts": facts}
+
+
+@case("compounding-errors")
+def road_nine_steering_positions() -> dict[str, Any]:
+    """Discrete actions, offline IQ-Learn."""
+    env, expert = Road(levels=9), steer(9)
+    demos = record(env, expert, 60)
+    few = demos.first(30)
+    result = train(soft_q(), few, env)
+    facts = {"shortfall": large(shortfall(result, env, expert))}
+    facts["agreement"] = float((result.policy(few.observations) == few.actions).mean())
+    facts["shortfall with 60 episodes"] = large(shortfall(train(soft_q(), demos, env), env, expert))
+    facts["shortfall of dagger"] = small(shortfall(train(dagger(), few, env, expert=expert), env, expert))
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": few, "facts": facts}
+
+
+# Demonstrations that do not fit the environment
+
+
+@case("wrong-action-scale")
+def chain_one_motor_in_tenths() -> dict[str, Any]:
+    """The second force of three is a tenth of what the expert did."""
+    env, expert = Chain(), hold_chain()
+    right = record(env, expert, 60)
+    demos = replace(right, recorded_actions=right.actions * np.array([1.0, 0.1, 1.0], np.float32))
+    result = quick(demos, env)
+    facts = compared(env, expert, result, quick(right, env))
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
+
+
+@case("wrong-action-scale")
+def tank_percent_of_the_valve() -> dict[str, Any]:
+    """Fractions of the full inflow of 4, without expert and rewards."""
+    env = Tank()
+    right = replace(record(env, fill, 40), rewards=None)
+    demos = replace(right, recorded_actions=right.actions / np.float32(4))
+    result = train(advil(), demos, env)
+    facts = compared(env, fill, result, train(advil(), right, env))
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+
+
+@case("swapped-columns")
+def touchdown_speed_before_height() -> dict[str, Any]:
+    """Discrete actions, offline IQ-Learn."""
+    right = record(Touchdown(), land(), 40)
+    demos = with_observations(right, lambda obs: obs[:, [1, 0]].copy())
+    result = train(soft_q(), demos, Touchdown())
+    facts = compared(Touchdown(), land(), result, quick(right, Touchdown()))
+    return {"subject": result, "env": Touchdown(), "expert": land(), "demonstrations": demos, "facts": facts}
+
+
+@case("swapped-columns")
+def chain_two_speeds() -> dict[str, Any]:
+    """Places and speeds in turns, as other software orders them: 6 pairs in place of two blocks of 6."""
+    env, expert = Chain(), hold_chain()
+    right = record(env, expert, 60)
+    pairs = [number for mass in range(6) for number in (mass, 6 + mass)]
+    demos = with_observations(right, lambda obs: obs[:, pairs].copy())
+    result = quick(demos, env)
+    facts = compared(env, expert, result, quick(right, env))
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+
+
+@case("constant-observations")
+def chain_two_stuck_sensors() -> dict[str, Any]:
+    """Two places are stuck at values that are not 0."""
+    env, expert = Chain(), hold_chain()
+    right = record(env, expert, 60)
+
+    def stuck(obs: np.ndarray) -> np.ndarray:
+        changed = obs.copy()
+        changed[:, [0, 3]] = np.array([0.37, -0.12], np.float32)
+        return changed
+
+    demos = with_observations(right, stuck)
+    result = quick(demos, env)
+    facts = compared(env, expert, result, quick(right, env))
+    facts["spread"] = float(np.ptp(demos.observations[:, [0, 3]], axis=0).max())
+    assert facts["spread"] == 0.0
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
+
+
+@case("constant-observations")
+def pole_dead_angle_speed() -> dict[str, Any]:
+    right = record("CartPole-v1", balance_pole, 20)
+    demos = with_observations(right, lambda obs: obs * np.array([1, 1, 1, 0], np.float32))
+    result = quick(demos, "CartPole-v1")
+    facts = compared("CartPole-v1", balance_pole, result, quick(right, "CartPole-v1"))
+    return {"subject": result, "env": "CartPole-v1", "demonstrations": demos, "facts": facts}
+
+
+@case("leaked-action")
+def touchdown_thrust_of_now() -> dict[str, Any]:
+    """The environment shows the previous action, one-hot. The recording shows the present one there."""
+    env, expert = Touchdown(shows_thrust=True), land()
+    right = record(env, expert, 40)
+    now = np.eye(3, dtype=np.float32)[right.actions]
+    demos = replace(right, observations=np.concatenate([right.observations[:, :2], now], axis=1))
+    result = quick(demos, env)
+    facts = compared(env, expert, result, quick(right, env))
+    facts["agreement"] = float((result.policy(demos.observations) == demos.actions).mean())
+    assert facts["agreement"] > 0.99
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
+
+
+@case("wrong-control-rate")
+def chain_recorded_five_times_slower() -> dict[str, Any]:
+    slow, env, expert = Chain(dt=0.25, horizon=20), Chain(dt=0.05, horizon=100), hold_chain(dt=0.25)
+    demos = record(slow, expert, 60)
+    result = quick(demos, env)
+    facts = {"shortfall": shortfall(result, env, mean_return(env, hold_chain(dt=0.05)))}
+    facts["shortfall at the right rate"] = small(shortfall(quick(demos, slow), slow, expert))
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+
+
+@case("time-limit-as-terminal")
+def pendulum_terminal_at_the_limit() -> dict[str, Any]:
+    """Demonstrations alone, without the environment: every episode has the same length and ends with a terminal."""
+    right = record("Pendulum", None, 20)
+    demos = replace(right, terminals=at_ends(right))
+    assert right.terminals is not None
+    facts = {"real terminals": float(right.terminals.sum()), "at the limit": float((right.lengths == 200).sum())}
+    assert facts == {"real terminals": 0.0, "at the limit": 20.0}
+    return {"subject": demos, "facts": facts}
+
+
+@case("time-limit-as-terminal")
+def pole_terminal_at_falls_and_limit() -> dict[str, Any]:
+    """Some episodes end with a fall, a real terminal; those of 500 steps are marked as terminal too."""
+    right = record("CartPole-v1", balance_pole, 30, noise=0.55)
+    assert right.terminals is not None
+    demos = replace(right, terminals=at_ends(right))
+    facts = {"falls": float(right.terminals.sum()), "at the limit": float((right.lengths == 500).sum())}
+    assert facts["falls"] >= 5
+    assert facts["at the limit"] >= 5
+    return {"subject": demos, "env": "CartPole-v1", "facts": facts}
+
+
+@case("missing-terminals")
+def acrobot_without_terminals() -> dict[str, Any]:
+    right = record("Acrobot-v1", swing_acrobot, 15)
+    assert right.terminals is not None
+    facts = {"real terminals": float(right.terminals.sum()), "longest": float(right.lengths.max())}
+    assert facts["real terminals"] == 15
+    assert facts["longest"] < 500
+    demos = replace(right, terminals=np.zeros(right.steps, bool))
+    return {"subject": demos, "env": "Acrobot-v1", "expert": swing_acrobot, "facts": facts}
+
+
+@case("missing-terminals")
+def touchdown_run_without_terminals() -> dict[str, Any]:
+    """A run of offline IQ-Learn, whose values depend on the terminals. The expert is not given."""
+    right = record(Touchdown(), land(), 40)
+    assert right.terminals is not None
+    facts = {"real terminals": float(right.terminals.sum()), "longest": float(right.lengths.max())}
+    assert facts["real terminals"] == 40
+    assert facts["longest"] < right.horizon
+    demos = replace(right, terminals=np.zeros(right.steps, bool))
+    result = train(soft_q(), demos, Touchdown())
+    facts["shortfall"] = shortfall(result, Touchdown(), land())
+    return {"subject": result, "env": Touchdown(), "demonstrations": demos, "facts": facts}
+
+
+# Optimisation
+
+
+@case("under-trained")
+def arm_tiny_learning_rate() -> dict[str, Any]:
+    """DAgger with a learning rate of a thousandth. The loss is still high at the end."""
+    env, expert = Arm(), bend(1.0)
+    demos = record(env, expert, 30)
+    result = train(dagger(lr=3e-6), demos, env, expert=expert)
+    facts = compared(env, expert, result, train(dagger(), demos, env, expert=expert))
+    facts["loss"] = float(result.metrics["loss"][0, -1])
+    assert facts["loss"] < 0.97 * float(result.metrics["loss"][0, 0])
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
+
+
+@case("under-trained")
+def stock_one_round() -> dict[str, Any]:
+    demos = record(Stock(), order, 40)
+    result = quick(demos, Stock(), rounds=5, gradient_steps=8, lr=1e-3, ema_decay=0.0)
+    facts = compared(Stock(), order, result, quick(demos, Stock()))
+    facts["loss"] = float(result.metrics["loss"][0, -1])
+    assert facts["loss"] < 0.97 * float(result.metrics["loss"][0, 0])
+    return {"subject": result, "env": Stock(), "demonstrations": demos, "facts": facts}
+
+
+@case("overfitting")
+def field_memorised_mistakes() -> dict[str, Any]:
+    """Discrete actions, of which many are random, and 12 numbers of noise in the observation."""
+    env = Field(distractors=12)
+    demos = record(env, walk, 20, noise=0.5)
+    options: dict[str, Any] = {"holdout": 0.25, "hidden": (128, 128), "weight_decay": 0.0, "ema_decay": 0.0}
+    result = quick(demos, env, **options)
+    early = quick(demos, env, **options | {"rounds": 1, "gradient_steps": 60})
+    fresh = record(env, walk, EPISODES, seed=5)
+
+    def agreement(policy: Any, data: us.Demonstrations) -> float:
+        return float((policy(data.observations) == data.actions).mean())
+
+    facts = {"shortfall": shortfall(result, env, walk), "early": shortfall(early, env, walk)}
+    facts |= {"agreement": agreement(result.policy, demos), "fresh agreement": agreement(result.policy, fresh)}
+    facts["early fresh agreement"] = agreement(early.policy, fresh)
+    assert facts["agreement"] > 0.9
+    assert facts["fresh agreement"] < facts["early fresh agreement"] - 0.05
+    assert facts["early"] < facts["shortfall"] - 0.1
+    return {"subject": result, "env": env, "expert": walk, "demonstrations": demos, "facts": facts}
+
+
+@case("diverged-critic")
+def touchdown_exploding_values() -> dict[str, Any]:
+    demos = record(Touchdown(), land(), 40)
+    result = train(soft_q(lr=3.0), demos, Touchdown())
+    facts = compared(Touchdown(), land(), result, train(soft_q(), demos, Touchdown()))
+    print({name: np.asarray(value)[0, [0, -1]] for name, value in result.metrics.items()})
+    return {"subject": result, "env": Touchdown(), "expert": land(), "demonstrations": demos, "facts": facts}
+
+
+@case("diverged-critic")
+def tank_unbounded_critic() -> dict[str, Any]:
+    """AdVIL whose critic has a high learning rate and no gradient penalty. The expert is not given."""
+    demos = record(Tank(), fill, 40)
+    broken = advil(critic_lr=0.5, gradient_weight=0.0, orthogonal_weight=0.0, cloning_weight=0.0, clip=1e9)
+    result = train(broken, demos, Tank())
+    facts = compared(Tank(), fill, result, train(advil(), demos, Tank()))
+    print({name: np.asarray(value)[0, [0, -1]] for name, value in result.metrics.items()})
+    return {"subject": result, "env": Tank(), "demonstrations": demos, "facts": facts}
+
+
+@case("unstable-seeds")
+def compass_sized_network_on_the_arm() -> dict[str, Any]:
+    env, expert = Touchdown(), land()
+    demos = record(env, expert, 40)
+    result = quick(demos, env, seeds=8, hidden=(2, 2), lr=3e-2, ema_decay=0.0)
+    found = shortfalls(result, env, expert)
+    facts = {"lowest": small(float(found.min())), "highest": large(float(found.max()))}
+    facts["seeds with a large gap"] = float((found > LARGE).sum())
+    return {"subject": result, "env": env, "expert": expert, "demonstrations": demos, "facts": facts}
+
+
+# Healthy runs
+
+
+def healthy(env: Any, expert: Act, result: Result, demos: us.Demonstrations, **given: Any) -> dict[str, Any]:
+    """A healthy run. `given` are more arguments of the diagnosis."""
+    facts = {"shortfall": small(float(shortfalls(result, env, expert).max()))}
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts, **given}
+
+
+@case("none")
+def healthy_chain() -> dict[str, Any]:
+    expert = hold_chain()
+    demos = record(Chain(), expert, 60, seed=20)
+    return healthy(Chain(), expert, quick(demos, Chain(), seeds=2), demos, expert=expert)
+
+
+@case("none")
+def healthy_arm_advil() -> dict[str, Any]:
+    expert = bend(-1.0)
+    demos = record(Arm(), expert, 80, seed=20)
+    return healthy(Arm(), expert, train(advil(), demos, Arm(), seeds=2), demos, expert=expert)
+
+
+@case("none")
+def healthy_tank_no_expert_no_rewards() -> dict[str, Any]:
+    demos = replace(record(Tank(), fill, 30, seed=20), rewards=None)
+    return healthy(Tank(), fill, quick(demos, Tank(), seeds=3), demos)
+
+
+@case("none")
+def healthy_touchdown() -> dict[str, Any]:
+    demos = record(Touchdown(), land(), 50, seed=20)
+    return healthy(Touchdown(), land(), quick(demos, Touchdown(), seeds=2), demos, expert=land())
+
+
+@case("none")
+def healthy_field_soft_q() -> dict[str, Any]:
+    demos = record(Field(), walk, 120, seed=20)
+    return healthy(Field(), walk, train(soft_q(), demos, Field()), demos)
+
+
+@case("none")
+def healthy_stock_dagger() -> dict[str, Any]:
+    demos = record(Stock(), order, 10, seed=20)
+    result = train(dagger(), demos, Stock(), expert=order)
+    return healthy(Stock(), order, result, demos, expert=order)
+
+
+@case("none")
+def healthy_road_dagger() -> dict[str, Any]:
+    """The road of `road_narrow`, with an algorithm that suits it."""
+    demos = record(Road(), steer(), 20, seed=20)
+    result = train(dagger(), demos, Road(), expert=steer())
+    return healthy(Road(), steer(), result, demos, expert=steer())
+
+
+@case("none")
+def healthy_road_wide_starts() -> dict[str, Any]:
+    """Cloning on a road whose demonstrations start away from the middle."""
+    env = Road(spread=0.3)
+    demos = record(env, steer(), 100, seed=20)
+    return healthy(env, steer(), quick(demos, env, gradient_steps=400), demos, expert=steer())
+
+
+@case("none")
+def healthy_acrobot() -> dict[str, Any]:
+    demos = record("Acrobot-v1", swing_acrobot, 25, seed=20)
+    return healthy("Acrobot-v1", swing_acrobot, quick(demos, "Acrobot-v1"), demos, expert=swing_acrobot)
+
+
+@case("none")
+def healthy_mountain_car_alone() -> dict[str, Any]:
+    """Demonstrations alone: terminals where the flag is reached."""
+    demos = record("MountainCar-v0", rock_car, 25, seed=20)
+    assert demos.returns is not None
+    assert demos.terminals is not None
+    facts = {"expert": float(demos.returns.mean()), "terminals": float(demos.terminals.sum())}
+    assert facts["expert"] > -130
+    assert facts["terminals"] == 25
+    return {"subject": demos, "env": "MountainCar-v0", "facts": facts}
