@@ -17,7 +17,7 @@ MASSES, PUSHED = 6, (0, 2, 5)
 
 def _chain(dt: float) -> tuple[np.ndarray, np.ndarray]:
     """A and B of the linear dynamics of `Chain`: springs between neighbours that push apart from the middle."""
-    spring = 2.0 * (np.eye(MASSES, k=1) + np.eye(MASSES, k=-1) - 2.0 * np.eye(MASSES)) + 1.0 * np.eye(MASSES)
+    spring = 2.0 * (np.eye(MASSES, k=1) + np.eye(MASSES, k=-1) - 2.0 * np.eye(MASSES)) + 0.5 * np.eye(MASSES)
     forces = np.concatenate([spring, -0.1 * np.eye(MASSES)], axis=1)
     slow = np.concatenate([np.zeros((MASSES, MASSES)), np.eye(MASSES)], axis=1)
     pushes = np.zeros((2 * MASSES, len(PUSHED)))
@@ -53,12 +53,12 @@ class Chain(us.Environment):
         return us.Timestep(new, new, -cost * self.dt, jnp.array(False))
 
 
-def hold_chain(dt: float = 0.1) -> Act:
-    """The expert of `Chain`: the linear-quadratic regulator."""
+def hold_chain(dt: float = 0.1, effort: float = 0.3) -> Act:
+    """The expert of `Chain`: the linear-quadratic regulator. A force costs `effort` times its square."""
     matrix, push = _chain(dt)
     value = np.eye(12)
     for _ in range(round(100 / dt)):
-        gain = np.linalg.solve(0.3 * np.eye(3) + push.T @ value @ push, push.T @ value @ matrix)
+        gain = np.linalg.solve(effort * np.eye(3) + push.T @ value @ push, push.T @ value @ matrix)
         value = np.eye(12) + matrix.T @ value @ (matrix - push @ gain)
     return lambda obs: np.clip(-obs @ gain.T, -6.0, 6.0)
 
@@ -182,10 +182,10 @@ class Darts(us.Environment):
         return us.Timestep(new, obs, jnp.exp(-((miss / 0.2) ** 2)), jnp.array(False))
 
 
-def throw(seed: int) -> Act:
-    """The expert of `Darts`: it chooses a target at random."""
+def throw(seed: int, left: float = 0.5) -> Act:
+    """An expert of `Darts`: it throws at the left target with this probability, else at the right one."""
     random = np.random.default_rng(seed)
-    return lambda obs: obs[np.arange(len(obs)), random.integers(2, size=len(obs))][:, None] - obs[:, 2:]
+    return lambda obs: np.where(random.random(len(obs)) < left, obs[:, 0], obs[:, 1])[:, None] - obs[:, 2:]
 
 
 class Compass(us.Environment):
@@ -219,30 +219,34 @@ def turn_north(seed: int) -> Act:
     return turn
 
 
-class Dock(us.Environment):
-    """Drift towards two berths and steer to one: observation (distance, sideways place, current), action: sideways."""
+class Place(us.Environment):
+    """Put parts down with a two-joint arm: observation (place, weight), action: both joint angles, 15 parts."""
 
     @property
     def spec(self) -> us.Spec:
-        return us.Spec((3,), us.Continuous((-1.0,), (1.0,)), 20)
+        return us.Spec((3,), us.Continuous((-3.0, -3.0), (3.0, 3.0)), 15)
 
     def reset(self, key: Key[Array, ""]) -> tuple[Float[Array, " 3"], Float[Array, " 3"]]:
-        place, current = jax.random.uniform(key, (2,), minval=-1.0)
-        state = jnp.stack([jnp.array(20.0), 1.2 * place, 0.02 * current])
+        low, high = jnp.array([-1.0, 0.6, 0.0]), jnp.array([1.0, 1.6, 1.0])
+        angle, radius, weight = jax.random.uniform(key, (3,), minval=low, maxval=high)
+        state = jnp.stack([radius * jnp.cos(angle), radius * jnp.sin(angle), weight])
         return state, state
 
     def step(self, state: Float[Array, " 3"], act: Array, key: Key[Array, ""]) -> us.Timestep:
-        distance, place, current = state
-        place = place + 0.15 * jnp.clip(act[0], -1.0, 1.0) + current
-        new = jnp.stack([distance - 1.0, place, current])
-        docks = jnp.exp(-(((jnp.abs(place) - 1.0) / 0.25) ** 2))
-        arrived = distance <= 1.5
-        return us.Timestep(new, new, jnp.where(arrived, docks, 0.0), arrived)
+        first, second = jnp.clip(act, -3.0, 3.0)
+        tip = jnp.stack([f(first - 0.1 * state[2]) + f(first - 0.1 * state[2] + second) for f in (jnp.cos, jnp.sin)])
+        new, obs = self.reset(key)
+        return us.Timestep(new, obs, -jnp.linalg.norm(tip - state[:2]), jnp.array(False))
 
 
-def dock(berth: float) -> Act:
-    """An expert of `Dock`: it steers to the berth at 1 or -1."""
-    return lambda obs: np.clip((berth - obs[:, 1:2] - obs[:, 2:3]) / 0.15, -1.0, 1.0)
+def put(elbow: float) -> Act:
+    """An expert of `Place`: with the elbow on side 1 or -1."""
+
+    def angles(obs: np.ndarray) -> np.ndarray:
+        second = elbow * np.arccos(np.clip((obs[:, :2] ** 2).sum(axis=1) / 2 - 1, -1.0, 1.0))
+        return np.stack([np.arctan2(obs[:, 1], obs[:, 0]) - second / 2 + 0.1 * obs[:, 2], second], axis=1)
+
+    return angles
 
 
 class Arm(us.Environment):
