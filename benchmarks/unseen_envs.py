@@ -53,12 +53,12 @@ class Chain(us.Environment):
         return us.Timestep(new, new, -cost * self.dt, jnp.array(False))
 
 
-def hold_chain(dt: float = 0.1, effort: float = 0.3) -> Act:
-    """The expert of `Chain`: the linear-quadratic regulator. A force costs `effort` times its square."""
+def hold_chain(dt: float = 0.1) -> Act:
+    """The expert of `Chain`: the linear-quadratic regulator."""
     matrix, push = _chain(dt)
     value = np.eye(12)
     for _ in range(round(100 / dt)):
-        gain = np.linalg.solve(effort * np.eye(3) + push.T @ value @ push, push.T @ value @ matrix)
+        gain = np.linalg.solve(0.3 * np.eye(3) + push.T @ value @ push, push.T @ value @ matrix)
         value = np.eye(12) + matrix.T @ value @ (matrix - push @ gain)
     return lambda obs: np.clip(-obs @ gain.T, -6.0, 6.0)
 
@@ -66,9 +66,13 @@ def hold_chain(dt: float = 0.1, effort: float = 0.3) -> Act:
 class Tank(us.Environment):
     """Keep the level of a leaking tank at 2: observation: the level, action: the inflow. It ends dry or spilling."""
 
+    dt: float = eqx.field(static=True, default=0.1)
+    """Minutes per step."""
+    horizon: int = eqx.field(static=True, default=60)
+
     @property
     def spec(self) -> us.Spec:
-        return us.Spec((1,), us.Continuous((0.0,), (4.0,)), 60)
+        return us.Spec((1,), us.Continuous((0.0,), (4.0,)), self.horizon)
 
     def reset(self, key: Key[Array, ""]) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
         level = jax.random.uniform(key, (1,), minval=0.5, maxval=3.5)
@@ -76,14 +80,15 @@ class Tank(us.Environment):
 
     def step(self, state: Float[Array, " 1"], act: Array, key: Key[Array, ""]) -> us.Timestep:
         inflow = jnp.clip(act, 0.0, 4.0)
-        level = state + 0.1 * (inflow - jnp.sqrt(jnp.maximum(state, 0.0))) + 0.02 * jax.random.normal(key, (1,))
+        noise = 0.06 * jnp.sqrt(self.dt) * jax.random.normal(key, (1,))
+        level = state + self.dt * (inflow - jnp.sqrt(jnp.maximum(state, 0.0))) + noise
         ends = (level[0] < 0.1) | (level[0] > 3.9)
-        return us.Timestep(level, level, 1.0 - jnp.abs(level[0] - 2.0), ends)
+        return us.Timestep(level, level, (1.0 - jnp.abs(level[0] - 2.0)) * self.dt, ends)
 
 
-def fill(obs: np.ndarray) -> np.ndarray:
+def fill(obs: np.ndarray, gain: float = 2.0) -> np.ndarray:
     """The expert of `Tank`: replace the leak, and correct the level."""
-    return np.clip(np.sqrt(np.maximum(obs, 0.0)) + 2.0 * (2.0 - obs), 0.0, 4.0)
+    return np.clip(np.sqrt(np.maximum(obs, 0.0)) + gain * (2.0 - obs), 0.0, 4.0)
 
 
 class LanderState(NamedTuple):
