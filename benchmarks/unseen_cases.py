@@ -285,22 +285,6 @@ def road_narrow() -> dict[str, Any]:
     return {"subject": result, "env": env, "expert": expert, "demonstrations": few, "facts": facts}
 
 
-@case("compounding-errors")
-def road_fifteen_steering_positions() -> dict[str, Any]:
-    """Discrete actions, offline IQ-Learn."""
-    env, expert = Road(levels=15), steer(15)
-    demos = record(env, expert, 60)
-    few = demos.first(30)
-    result = train(soft_q(), few, env)
-    facts = {"shortfall": large(shortfall(result, env, expert))}
-    facts["agreement"] = float((result.policy(few.observations) == few.actions).mean())
-    facts["shortfall with 60 episodes"] = large(shortfall(train(soft_q(), demos, env), env, expert))
-    facts["shortfall of dagger"] = shortfall(train(dagger(), few, env, expert=expert), env, expert)
-    assert facts["agreement"] > 0.8
-    assert facts["shortfall of dagger"] < 0.5 * facts["shortfall"]
-    return {"subject": result, "env": env, "expert": expert, "demonstrations": few, "facts": facts}
-
-
 # Demonstrations that do not fit the environment
 
 

@@ -343,16 +343,15 @@ class Road(us.Environment):
     """Steer a car that is unstable: observation (cos, sin of the phase, place, heading), action: steering.
 
     Place and heading are measured on the map, not relative to the road, and demonstrations stay in the middle. The
-    episode ends off the road. With `levels` the steering is one of so many discrete values.
+    episode ends off the road.
     """
 
-    levels: int = eqx.field(static=True, default=0)
     spread: float = eqx.field(static=True, default=0.0)
     """How far from the middle episodes start."""
 
     @property
     def spec(self) -> us.Spec:
-        return us.Spec((4,), us.Discrete(self.levels) if self.levels else us.Continuous((-3.0,), (3.0,)), 120)
+        return us.Spec((4,), us.Continuous((-3.0,), (3.0,)), 120)
 
     def reset(self, key: Key[Array, ""]) -> tuple[RoadState, Float[Array, " 4"]]:
         phase_key, error_key = jax.random.split(key)
@@ -361,9 +360,8 @@ class Road(us.Environment):
         return state, self._observe(state)
 
     def step(self, state: RoadState, act: Array, key: Key[Array, ""]) -> us.Timestep:
-        steering = -3.0 + 6.0 * act / (self.levels - 1) if self.levels else jnp.clip(act[0], -3.0, 3.0)
         place, heading = state.error
-        turn = steering - _curvature(state.phase)
+        turn = jnp.clip(act[0], -3.0, 3.0) - _curvature(state.phase)
         error = jnp.stack([place + 0.2 * heading, 1.05 * heading + 0.1 * place + 0.2 * turn])
         new = RoadState(state.phase + 0.08, error)
         return us.Timestep(new, self._observe(new), jnp.ones(()), jnp.abs(error[0]) > 0.5)
@@ -377,14 +375,13 @@ def _curvature(phase: Any) -> Any:
     return jnp.cos(4.0 * phase)
 
 
-def steer(levels: int = 0) -> Act:
+def steer() -> Act:
     """The expert of `Road`."""
 
     def keep_the_middle(obs: np.ndarray) -> np.ndarray:
         phase = np.arctan2(obs[:, 1], obs[:, 0])
         place, heading = obs[:, 2] - np.sin(3.0 * phase), obs[:, 3] - np.cos(2.0 * phase)
-        wanted = np.clip(np.cos(4.0 * phase) - 4.0 * heading - 4.0 * place, -3.0, 3.0)
-        return np.rint((wanted + 3.0) * (levels - 1) / 6.0).astype(np.int64) if levels else wanted[:, None]
+        return np.clip(np.cos(4.0 * phase) - 4.0 * heading - 4.0 * place, -3.0, 3.0)[:, None]
 
     return keep_the_middle
 
