@@ -61,7 +61,7 @@ CASES: dict[str, Builder] = {}
 """Name → builder, in order."""
 
 
-def case(cause: str) -> Callable[[Callable[[], dict[str, Any]]], Builder]:
+def case(cause: str, cases: dict[str, Builder] = CASES) -> Callable[[Callable[[], dict[str, Any]]], Builder]:
     """Register the builder of a case. It returns `subject`, `facts` and keyword arguments of `us.diagnose`."""
 
     def register(build: Callable[[], dict[str, Any]]) -> Builder:
@@ -73,7 +73,7 @@ def case(cause: str) -> Callable[[Callable[[], dict[str, Any]]], Builder]:
             return Case(name=name, cause=cause, subject=subject, arguments=made, facts=facts)
 
         assert cause in CAUSES
-        CASES[name] = built
+        cases[name] = built
         return built
 
     return register
