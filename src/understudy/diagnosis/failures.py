@@ -106,9 +106,9 @@ def several(n: Numbers) -> tuple[float, str]:
     ratio, excess = d.get("ratio", 1.0), d.get("excess", 0.0)
     sizes = " and ".join(map(str, d.get("groups", [])))
     likely = 0.92 * ramp(ratio, 1.8, 3.2) * ramp(excess, 0.03, 0.1)
-    left = n["data"].get("training_error")
-    if left is not None:  # one policy cannot act like two experts, so it misses a part of what they do
-        likely *= ramp(left, 0.01, 0.04)
+    clones = n["data"]
+    if clones:  # one policy cannot act like two experts: it misses a part of what they do, at least on unseen steps
+        likely *= ramp(max(clones["training_error"], clones["errors"][-1]), 0.01, 0.04)
     return (
         likely,
         f"two groups of {sizes} episodes act {ratio:.1f} times as differently in alike states as each within itself",
@@ -164,7 +164,7 @@ def overfitting(n: Numbers) -> tuple[float, str]:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
     # A few episodes overfit any clone: then the smaller one is bad, too.
     poor = ramp(best, 0.1, 0.3) * ramp(8 - n["data"].get("counts", [8])[-1], 0.0, 4.0)
-    return 0.9 * gap * max(worse, noise) * (0.7 + 0.3 * n.failing) * (1 - 0.7 * poor), text
+    return 0.9 * gap * max(worse * (1 - 0.7 * poor), noise) * (0.7 + 0.3 * n.failing), text
 
 
 def too_few(n: Numbers) -> tuple[float, str]:
