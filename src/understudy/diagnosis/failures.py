@@ -163,7 +163,7 @@ def overfitting(n: Numbers) -> tuple[float, str]:
     if noise > worse:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
     # A few episodes overfit any clone: then the smaller one is bad, too.
-    poor = ramp(best, 0.1, 0.3) * ramp(8 - n["data"].get("counts", [8])[-1], 0.0, 4.0)
+    poor = ramp(best, 0.1, 0.3) * ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
     return 0.9 * gap * max(worse * (1 - 0.7 * poor), noise) * (0.7 + 0.3 * n.failing), text
 
 
