@@ -92,6 +92,7 @@ class ThriftyDAgger(GatedCloning):
         actions=("continuous", "discrete"),
         collects="episodes, in which the expert acts and answers where it is novel or risky",
         reference="Hoque et al. 2021",
+        fixed=True,
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: QUICK_SIZES}
     small: ClassVar[dict[str, Any]] = {**SMALL, "critic_hidden": (8,)}
