@@ -23,8 +23,9 @@ from support.reward import (
     row_of,
     side,
 )
-from understudy.algorithms.reward.adril import RELEASED_SETTINGS, FeatureMoments, PointMoments
+from understudy.algorithms.reward.adril import RELEASED_SETTINGS
 from understudy.algorithms.reward.averages import Sums
+from understudy.algorithms.reward.kernel_moments import FeatureMoments, PointMoments
 from understudy.algorithms.reward.moments import Counts, Labels, count_expert_steps, count_steps
 from understudy.core.errors import SettingError, UnknownNameError
 from understudy.core.types import Dataset, RoundData

@@ -126,7 +126,7 @@ def test_observations_that_critics_do_not_see_are_not_taken_for_actions(demos, d
     hidden, seen = (steps._replace(obs=steps.obs.at[:, number].add(0.3)) for number in (0, 1))
     np.testing.assert_array_equal(fitted.reward(hidden), fitted.reward(steps))
     assert np.abs(np.asarray(fitted.reward(seen) - fitted.reward(steps))).max() > 0.01
-    log_q, log_p = fitted.log_ratio(steps)
+    _, log_p = fitted.log_ratio(steps)
     act = np.asarray(fitted.kernel.points(steps))[:, 2]
     np.testing.assert_allclose(log_p, -0.5 * act**2 / 1.01 - 0.5 * np.log(2 * np.pi * 1.01), rtol=1e-4)
 

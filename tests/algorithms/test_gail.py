@@ -21,7 +21,7 @@ from support.reward import (
     row_of,
     side,
 )
-from understudy.algorithms.reward.gail import FORMS, MIN_SHARE, Discriminator, returns_std, reward_of
+from understudy.algorithms.reward.discriminator import FORMS, MIN_SHARE, Discriminator, returns_std, reward_of
 from understudy.algorithms.reward.moments import Counts
 from understudy.core.errors import SettingError
 from understudy.core.types import Pair, Samples
