@@ -216,7 +216,7 @@ def test_the_logit_of_the_absorbing_state_minimises_the_loss():
 
 def test_the_value_of_the_absorbing_state_is_its_reward_over_one_minus_gamma(moved, data):
     _, after, inputs = moved
-    counts = off_policy()._counts(after, round_data(data, STEPS_WITH_ENDS, 1))
+    counts = Counts.of(round_data(data, STEPS_WITH_ENDS, 1), after.horizon)
     ends = np.isin(row_of(inputs.sampled), [3, FIRST_LEARNER_ROW + 13])
     assert ends.any()
     logit = np.log(6 / 40 + MIN_SHARE) - np.log(6 / 30 + MIN_SHARE)

@@ -95,9 +95,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.reward.averages import Sums, mean_features
+from understudy.algorithms.reward.defaults import QUICK_PLAYERS, SMALL, STOP_REASONS
 from understudy.algorithms.reward.expert import expert_steps
 from understudy.algorithms.reward.kernel_moments import FeatureMoments, Inner, PointMoments, scaled
-from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments, learner_rows
 from understudy.algorithms.reward.payoff import NUM_FEATURES
 from understudy.core.errors import SettingError, check_choice, check_not_negative, check_positive, check_whole

@@ -66,9 +66,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from understudy.algorithms.reward.defaults import QUICK_PLAYERS, STOP_REASONS
 from understudy.algorithms.reward.discriminator import FORMS, Discriminator, RewardForm, returns_std
 from understudy.algorithms.reward.expert import expert_steps
-from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, learner_rows
 from understudy.core.errors import (
     SettingError,
