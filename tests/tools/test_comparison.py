@@ -16,7 +16,7 @@ from comparison import AGREES, HIGHER, LOWER, NO_TEST, NOT_YET
 from understudy.algorithms import find
 from understudy.core.errors import RunError, SettingError, UnknownNameError
 from understudy.core.statistics import Sample, p_different
-from understudy.paper import ablation, figure_studies, published
+from understudy.paper import ablation, figure_studies, filter_tree, published
 from understudy.paper.on_q_trials import COLUMNS as TRIAL_COLUMNS
 from understudy.paper.theory.command import HEADER as THEORY_COLUMNS
 from understudy.paper.theory.measurements import SolverIterations
@@ -55,6 +55,7 @@ def test_every_figures_csv_is_what_its_command_reads_and_writes(figure):
     assert rows, f"{figure} has no data"
     expected = {
         "theory.csv": [THEORY_COLUMNS],
+        "filter-tree.csv": [list(filter_tree.COLUMNS)],
         "theory-iterations.csv": [[*SolverIterations._fields, *THEORY_COLUMNS[-3:]]],
     }.get(path.name, [table.COLUMNS, TRIAL_COLUMNS])
     assert list(rows[0]) in expected

@@ -54,7 +54,7 @@ Success = Literal["reported", "survival"]
 Goal = Callable[[Array], Bool[Array, ""]]
 """g(s'): one next observation ↦ whether the task is solved there."""
 ROWS = 512
-"""States of which the thresholds are quantiles, evenly spaced over the visited ones."""
+"""Visited states from which the quantiles of the thresholds are computed, evenly spaced."""
 UNKNOWN = -1
 
 
