@@ -144,7 +144,7 @@ def joined(parts: list[us.Demonstrations]) -> us.Demonstrations:
         return np.concatenate([getattr(part, name) for part in parts])
 
     assert all(part.other_next is None for part in parts)
-    names = ("observations", "actions", "lengths", "last_observations", "terminals", "rewards")
+    names = ("observations", "recorded_actions", "lengths", "last_observations", "terminals", "rewards")
     return replace(parts[0], **{name: together(name) for name in names})
 
 

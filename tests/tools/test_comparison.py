@@ -42,6 +42,7 @@ def test_the_generated_tables_of_the_results_page_are_fresh(made):
 
 
 FIGURES = sorted(path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*.png"))
+MADE = ["command", "versions", "device", "date"]
 EXAMPLES = ("cliff", "loop", "tree", "unicycle")
 """Drawings of MDPs, which have no data."""
 
@@ -56,6 +57,9 @@ def test_every_figures_csv_is_what_its_command_reads_and_writes(figure):
     expected = {
         "theory.csv": [THEORY_COLUMNS],
         "filter-tree.csv": [list(filter_tree.COLUMNS)],
+        "replay-estimation.csv": [
+            ["mdp", "demonstrations", "estimate", "mean_error", "standard_error", "draws", *MADE]
+        ],
         "theory-iterations.csv": [[*SolverIterations._fields, *THEORY_COLUMNS[-3:]]],
     }.get(path.name, [table.COLUMNS, TRIAL_COLUMNS])
     assert list(rows[0]) in expected
