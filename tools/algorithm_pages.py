@@ -70,7 +70,9 @@ def game(card: Card) -> str:
     """The figure, and the card in one row."""
     facts = {
         "moments": card.moments,
-        "no-regret": {"primal": "policy", "dual": "f", "-": "a fixed loss"}[card.solver],
+        "no-regret": {"primal": "policy", "dual": "none: f is fixed" if card.fixed else "f", "-": "a fixed loss"}[
+            card.solver
+        ],
         "needs": ", ".join(card.needs) + (" with action values" if card.values else ""),
         "gap": card.bound,
         "actions": ", ".join(card.actions),

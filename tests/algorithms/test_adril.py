@@ -23,8 +23,9 @@ from support.reward import (
     row_of,
     side,
 )
-from understudy.algorithms.reward.adril import RELEASED_SETTINGS, FeatureMoments, PointMoments
+from understudy.algorithms.reward.adril import RELEASED_SETTINGS
 from understudy.algorithms.reward.averages import Sums
+from understudy.algorithms.reward.kernel_moments import FeatureMoments, PointMoments
 from understudy.algorithms.reward.moments import Counts, Labels, count_expert_steps, count_steps
 from understudy.core.errors import SettingError, UnknownNameError
 from understudy.core.types import Dataset, RoundData
@@ -329,7 +330,7 @@ def test_values_are_bounded_by_the_bound_of_f(demos, data):
 def test_the_value_of_the_absorbing_state_is_its_reward_over_one_minus_gamma(demos, data):
     algorithm = recording()
     state, inputs = update_once(algorithm, demos, data, STEPS_WITH_ENDS, 1)
-    counts = algorithm._counts(state, round_data(data, STEPS_WITH_ENDS, 1))
+    counts = Counts.of(round_data(data, STEPS_WITH_ENDS, 1), state.horizon)
     assert (counts.expert.absorbing_steps, counts.earlier.absorbing_steps, counts.current.absorbing_steps) == (6, 0, 6)
     value = (6 / 4) / 12 / (1 - 0.9)
     np.testing.assert_allclose(state.moments.absorbing_reward(counts, balanced=False), value * (1 - 0.9), rtol=1e-5)

@@ -1,5 +1,7 @@
 """CSIL: the coherent reward on a finite MDP, the clone in closed form, its prior far from the data, settings."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,6 +114,21 @@ def test_far_from_the_data_the_clone_is_the_prior_and_the_coherent_reward_is_zer
     log_q, log_p = moments.log_ratio(far)
     np.testing.assert_allclose(log_q, log_p, atol=1e-5)
     assert float(moments.absorbing_reward(None, True)) == 0
+
+
+def test_observations_that_critics_do_not_see_are_not_taken_for_actions(demos, data):
+    """With `critic_obs` a hidden number of the observation is 0 in the kernel, so the reward does not depend on it."""
+    spec = replace(demos.spec, critic_obs=(1,))
+    before = INIT(algorithm(), spec, data)
+    fitted = UPDATE(algorithm(), before, round_data(data, learner_steps(3), 0))[0].moments
+    steps = jax.tree.map(lambda x: x[: int(data.size)], data.steps)
+    assert fitted.answers.shape == (64, 1)
+    hidden, seen = (steps._replace(obs=steps.obs.at[:, number].add(0.3)) for number in (0, 1))
+    np.testing.assert_array_equal(fitted.reward(hidden), fitted.reward(steps))
+    assert np.abs(np.asarray(fitted.reward(seen) - fitted.reward(steps))).max() > 0.01
+    _, log_p = fitted.log_ratio(steps)
+    act = np.asarray(fitted.kernel.points(steps))[:, 2]
+    np.testing.assert_allclose(log_p, -0.5 * act**2 / 1.01 - 0.5 * np.log(2 * np.pi * 1.01), rtol=1e-4)
 
 
 def test_discrete_actions_are_counted_near_a_state():

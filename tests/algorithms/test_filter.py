@@ -19,7 +19,7 @@ from support.reward import (
     round_data,
     row_of,
 )
-from understudy.algorithms.reward.moments import count_steps
+from understudy.algorithms.reward.moments import Counts, count_steps
 from understudy.algorithms.reward.payoff import distance, feature_sum
 from understudy.core.errors import SettingError
 
@@ -95,12 +95,12 @@ def test_counts_are_those_of_ordinary_episodes(demos, data):
     """Row 13 terminates at time 3 of an ordinary episode. Row 21 ends a late one, and row 35 too."""
     learner = algorithm()
     state = INIT(learner, demos.spec, data)
-    counts = learner._counts(state, marked(data))
+    counts = Counts.of(marked(data), state.horizon)
     assert (counts.earlier.steps, counts.current.steps) == (24 - 8, 12 - 8)
     assert counts.earlier.absorbing_steps == 10 - 4
     late = learner_steps(3, terminal=[21])
     ended = marked(data, late)
-    assert learner._counts(state, ended).earlier.absorbing_steps == 0
+    assert Counts.of(ended, state.horizon).earlier.absorbing_steps == 0
     assert count_steps(late, jnp.arange(36) < 24, 10).absorbing_steps != 0
 
 
@@ -113,7 +113,7 @@ def test_the_payoff_is_about_ordinary_episodes(demos, data):
     own = jax.tree.map(lambda x: x[None, 24:28], STEPS_WITH_ENDS)
     learner_mean = feature_sum(kernel, own) / 4
     expert = kernel.features(kernel.points(jax.tree.map(lambda x: x[data.evenly_spaced(512)], data.steps))).mean(0)
-    shares = learner._counts(state, given)
+    shares = Counts.of(given, state.horizon)
     wanted = distance(learner_mean, expert, 0.0, shares.expert.absorbing_share)
     assert float(info.metrics["payoff"]) == pytest.approx(float(wanted), rel=1e-4)
 

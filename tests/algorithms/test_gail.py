@@ -21,7 +21,7 @@ from support.reward import (
     row_of,
     side,
 )
-from understudy.algorithms.reward.gail import FORMS, MIN_SHARE, Discriminator, returns_std, reward_of
+from understudy.algorithms.reward.discriminator import FORMS, MIN_SHARE, Discriminator, returns_std, reward_of
 from understudy.algorithms.reward.moments import Counts
 from understudy.core.errors import SettingError
 from understudy.core.types import Pair, Samples
@@ -216,7 +216,7 @@ def test_the_logit_of_the_absorbing_state_minimises_the_loss():
 
 def test_the_value_of_the_absorbing_state_is_its_reward_over_one_minus_gamma(moved, data):
     _, after, inputs = moved
-    counts = off_policy()._counts(after, round_data(data, STEPS_WITH_ENDS, 1))
+    counts = Counts.of(round_data(data, STEPS_WITH_ENDS, 1), after.horizon)
     ends = np.isin(row_of(inputs.sampled), [3, FIRST_LEARNER_ROW + 13])
     assert ends.any()
     logit = np.log(6 / 40 + MIN_SHARE) - np.log(6 / 30 + MIN_SHARE)

@@ -160,6 +160,16 @@ def test_without_budget_the_learner_acts_and_its_steps_are_not_taken_for_the_exp
     assert (int(after.expert_size), int(after.learner_size)) == (4, 4)
 
 
+def test_a_round_whose_budget_is_too_small_for_its_episodes_adds_nothing_to_either_side():
+    """One answer is left for two episodes, so the expert never acts, and no budget would end the run."""
+    algorithm, state, data = begun(stride=2)
+    state, _ = update(algorithm, state, given(data, collect(algorithm, state, 0), 0), jax.random.key(0))
+    found = collect(algorithm, state, 1, left=1)
+    assert int(found.answers) == 0
+    after, _ = update(algorithm, state, given(data, found), jax.random.key(1))
+    assert (int(after.expert_size), int(after.learner_size)) == (0, 0)
+
+
 # ---------------------------------------------------------------------------------------------- payoff and gradient
 
 

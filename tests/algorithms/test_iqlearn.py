@@ -239,7 +239,7 @@ def test_minibatches_have_both_sides_and_terminal_steps_the_value_of_the_absorbi
         sac=RecordingSAC(hidden=(4,), discount=0.9),
     )
     state, given = INIT(algorithm, demos.spec, data), round_data(data, STEPS_WITH_ENDS, 1)
-    counts = algorithm._counts(state, given)
+    counts = Counts.of(given, state.horizon)
     moments = algorithm.next_moments(state, given, counts, None)
     state = state._replace(moments=moments)
     batch = algorithm._experience(state, given, moments, counts, 0.9).sample(jax.random.key(0))

@@ -15,7 +15,7 @@ from understudy.policies import start
 from understudy.policies.actor import Actor
 from understudy.policies.gaussian import Gaussian
 from understudy.policies.networks import MLP
-from understudy.rl import PPO, SAC, SoftQ, ppo, sac, soft_q, updates
+from understudy.rl import PPO, SAC, SoftQ, ppo, sac_losses, soft_q, updates
 from understudy.rl.base import Batch, Experience
 from understudy.rl.optimism import optimistic
 
@@ -71,13 +71,15 @@ def test_the_sac_target_uses_the_smaller_critic_and_the_entropy():
     batch = make_steps([[0.2], [-0.4]])
     _, log_prob, q = hand_computed(batch.next_obs)
     expected = np.array([1.0, -0.5]) + 0.9 * (q.min(0) - 0.3 * log_prob)
-    np.testing.assert_allclose(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False, smallest), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        sac_losses.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False, smallest), expected, rtol=1e-5
+    )
 
 
 def test_truncation_bootstraps_termination_does_not_and_an_absorbing_state_adds_its_value():
     def targets(bootstrap, terminal_value):
         batch = make_steps([[0.2], [-0.4]], bootstrap=[bootstrap] * 2, terminal_value=[terminal_value] * 2)
-        return np.asarray(sac.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False, smallest))
+        return np.asarray(sac_losses.target(batch, ACTOR, CRITICS, 0.3, 0.9, NOISE, False, smallest))
 
     reward = np.array([1.0, -0.5])
     assert (np.abs(targets(1, 0) - reward) > 0.1).all()
@@ -89,14 +91,14 @@ def test_sac_losses_are_those_worked_out_hand_computed():
     batch = make_steps([[0.2], [-0.4]])
     y = np.array([0.7, -0.1], np.float32)
     q = q_hand_computed(batch.obs, np.array([0.2, -0.4]))
-    loss, mean = sac.critics_loss(CRITICS, batch, y)
+    loss, mean = sac_losses.critics_loss(CRITICS, batch, y)
     np.testing.assert_allclose(loss, 0.5 * ((q - y) ** 2).mean(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(mean, q.mean(), rtol=1e-5)
     _, log_prob, q = hand_computed(batch.obs)
-    loss, mean = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.0, smallest)
+    loss, mean = sac_losses.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.0, smallest)
     np.testing.assert_allclose(loss, (0.3 * log_prob - q.min(0)).mean(), rtol=1e-5)
     np.testing.assert_allclose(mean, log_prob.mean(), rtol=1e-5)
-    np.testing.assert_allclose(sac.temperature_loss(-0.7, mean, -1.0), 0.7 * (log_prob.mean() - 1), rtol=1e-5)
+    np.testing.assert_allclose(sac_losses.temperature_loss(-0.7, mean, -1.0), 0.7 * (log_prob.mean() - 1), rtol=1e-5)
 
 
 def test_the_cloning_term_is_the_error_of_the_mean_action_on_demonstrated_steps_times_the_size_of_values():
@@ -104,11 +106,11 @@ def test_the_cloning_term_is_the_error_of_the_mean_action_on_demonstrated_steps_
     _, log_prob, q = hand_computed(batch.obs)
     mean = np.tanh(np.asarray(ACTOR.parameters(batch.obs)[0]))[:, 0]
     error = (mean[1] + 0.4) ** 2
-    loss, _ = sac.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.7, smallest)
+    loss, _ = sac_losses.actor_loss(ACTOR, CRITICS, batch, 0.3, NOISE, 0.7, smallest)
     expected = (0.3 * log_prob - q.min(0)).mean() + 0.7 * np.abs(q.min(0)).mean() * error
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     none = make_steps([[0.2], [-0.4]])
-    assert sac.actor_loss(ACTOR, CRITICS, none, 0.3, NOISE, 0.7, smallest)[0] == pytest.approx(
+    assert sac_losses.actor_loss(ACTOR, CRITICS, none, 0.3, NOISE, 0.7, smallest)[0] == pytest.approx(
         (0.3 * log_prob - q.min(0)).mean(), rel=1e-5
     )
 
@@ -129,9 +131,11 @@ def test_optimism_adds_the_clipped_deviation_of_the_critics_to_their_mean(optimi
 
     q, log_prob = value(batch.next_obs)
     expected = np.array([1.0, -0.5]) + 0.9 * (q - 0.3 * log_prob)
-    np.testing.assert_allclose(sac.target(batch, ACTOR, three, 0.3, 0.9, NOISE, False, combine), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        sac_losses.target(batch, ACTOR, three, 0.3, 0.9, NOISE, False, combine), expected, rtol=1e-5
+    )
     q, log_prob = value(batch.obs)
-    loss, _ = sac.actor_loss(ACTOR, three, batch, 0.3, NOISE, 0.0, combine)
+    loss, _ = sac_losses.actor_loss(ACTOR, three, batch, 0.3, NOISE, 0.0, combine)
     np.testing.assert_allclose(loss, (0.3 * log_prob - q).mean(), rtol=1e-5)
 
 
@@ -182,7 +186,7 @@ def test_a_clone_acts_as_demonstrated_with_the_target_entropy():
 def test_normed_critics_are_bounded_far_from_the_data():
     player = SAC(hidden=(16, 16), layer_norm=True)
     critics = player.init(jax.random.key(0), BOX).critics
-    near, far = (sac.values(critics, jnp.full((1, 2), x), jnp.zeros((1, 1))) for x in (1e2, 1e6))
+    near, far = (sac_losses.values(critics, jnp.full((1, 2), x), jnp.zeros((1, 1))) for x in (1e2, 1e6))
     np.testing.assert_allclose(near, far, rtol=0.05, atol=0.05)
 
 
@@ -192,7 +196,7 @@ def test_with_bound_values_no_target_is_above_what_rewards_allow():
 
     def targets(bound, bound_values):
         batch = make_steps([[0.2], [-0.4]], value_bound=[bound] * 2)
-        return np.asarray(sac.target(batch, ACTOR, high, 0.3, 0.9, NOISE, bound_values, smallest))
+        return np.asarray(sac_losses.target(batch, ACTOR, high, 0.3, 0.9, NOISE, bound_values, smallest))
 
     entropy = 0.3 * np.log(2) / (1 - 0.9)  # the largest of one action in [-1, 1], at every step
     np.testing.assert_allclose(targets(2.0, True), np.array([1.0, -0.5]) + 0.9 * (2.0 + entropy), rtol=1e-5)
@@ -201,8 +205,8 @@ def test_with_bound_values_no_target_is_above_what_rewards_allow():
 
 
 def test_the_temperature_grows_while_the_entropy_is_below_its_target():
-    assert jax.grad(sac.temperature_loss)(0.0, 3.0, -1.0) < 0  # log π is high: log α rises
-    assert jax.grad(sac.temperature_loss)(0.0, -3.0, -1.0) > 0
+    assert jax.grad(sac_losses.temperature_loss)(0.0, 3.0, -1.0) < 0  # log π is high: log α rises
+    assert jax.grad(sac_losses.temperature_loss)(0.0, -3.0, -1.0) > 0
 
 
 def sac_state(**settings):
@@ -223,10 +227,12 @@ def test_a_sac_step_trains_critics_and_actor_each_on_its_own_loss():
     @jax.jit
     def one_by_one(state):
         adam = optax.adam(1e-2)
-        y = sac.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1], False, smallest)
-        gradient = jax.grad(lambda c: sac.critics_loss(c, batch, y)[0])(state.critics)
+        y = sac_losses.target(batch, state.actor, state.targets, 0.2, player.discount, noise[1], False, smallest)
+        gradient = jax.grad(lambda c: sac_losses.critics_loss(c, batch, y)[0])(state.critics)
         critics, _ = updates.descend(adam, gradient, state.critics, state.critics_opt_state)
-        gradient = jax.grad(lambda a: sac.actor_loss(a, critics, batch, 0.2, noise[0], 0.0, smallest)[0])(state.actor)
+        gradient = jax.grad(lambda a: sac_losses.actor_loss(a, critics, batch, 0.2, noise[0], 0.0, smallest)[0])(
+            state.actor
+        )
         actor, _ = updates.descend(adam, gradient, state.actor, state.actor_opt_state)
         return critics, actor
 

@@ -42,6 +42,7 @@ def test_the_generated_tables_of_the_results_page_are_fresh(made):
 
 
 FIGURES = sorted(path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*.png"))
+MADE = ["command", "versions", "device", "date"]
 EXAMPLES = ("cliff", "loop", "tree", "unicycle")
 """Drawings of MDPs, which have no data."""
 REPLAY_COLUMNS = [
@@ -60,6 +61,10 @@ def test_every_figures_csv_is_what_its_command_reads_and_writes(figure):
     assert rows, f"{figure} has no data"
     expected = {
         "theory.csv": [THEORY_COLUMNS],
+        "filter-tree.csv": [list(filter_tree.COLUMNS)],
+        "replay-estimation.csv": [
+            ["mdp", "demonstrations", "estimate", "mean_error", "standard_error", "draws", *MADE]
+        ],
         "theory-iterations.csv": [[*SolverIterations._fields, *THEORY_COLUMNS[-3:]]],
         "filter-tree.csv": [list(filter_tree.COLUMNS)],
         "replay-estimation.csv": [REPLAY_COLUMNS],

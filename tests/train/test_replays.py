@@ -46,12 +46,12 @@ def weighted(steps, weight):
     return Weighted(steps, weight, jnp.cumsum(weight) / weight.sum())
 
 
-def with_confidence(monkeypatch, value):
+def with_confidence(monkeypatch, value, holdout=0.0):
     """An estimate from three episodes of Pendulum, with the same M everywhere."""
     monkeypatch.setattr(replays.Confidence, "__call__", lambda self, obs: np.full(len(obs), value))
     given = us.load("Pendulum", episodes=3)
     play = Player(make("Pendulum"), None, 60.0).play_one
-    return given, replays.estimate(us.adril(replays=5), given.spec, given, 0.0, play)
+    return given, replays.estimate(us.adril(replays=5), given.spec, given, holdout, play)
 
 
 def test_without_confidence_the_demonstrations_are_the_estimate(monkeypatch, quick_clones):
@@ -59,6 +59,13 @@ def test_without_confidence_the_demonstrations_are_the_estimate(monkeypatch, qui
     assert len(found.weight) == given.steps
     np.testing.assert_allclose(found.weight, 1 / 3)
     assert {tuple(row) for row in found.steps.obs} == {tuple(row) for row in given.observations}
+
+
+def test_a_held_out_block_does_not_make_its_episode_shorter(monkeypatch, quick_clones):
+    """Three episodes have one block of held-out steps. An expected episode still has 200 steps."""
+    given, found = with_confidence(monkeypatch, 0.0, holdout=0.2)
+    assert len(found.weight) == given.steps - 40
+    assert found.weight.sum() == pytest.approx(200)
 
 
 def test_with_full_confidence_the_replays_are_the_estimate(monkeypatch, quick_clones):

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.core.errors import DemonstrationError, SettingError, SpecError, check_whole
-from understudy.core.parts import Parts, columns, reordered
+from understudy.core.errors import DemonstrationError, check_whole
+from understudy.core.parts import Parts
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
-from understudy.core.types import ActionSpace, Continuous, Spec, Transition, action_kind
+from understudy.core.types import ActionSpace, Continuous, Spec, Transition
 from understudy.data.checks import Checker
 from understudy.data.details import Details
 from understudy.data.holdout import Split, check_holdout, split
@@ -238,59 +238,15 @@ class Demonstrations:
 
         If both name the parts of an observation, in another order, the columns take the environment's order.
         """
-        if spec.obs_shape != self.observations.shape[1:]:
-            raise DemonstrationError(
-                f"the demonstrations' observations have shape {self.observations.shape[1:]}, those of {name} have "
-                f"{spec.obs_shape}: pass demonstrations of this environment"
-            )
-        if self.recorded_space is not None and type(spec.action) is not type(self.recorded_space):
-            raise DemonstrationError(
-                f"the demonstrations' actions are {action_kind(self.recorded_space)}, those of {name} "
-                f"{action_kind(spec.action)}: pass demonstrations of this environment"
-            )
-        actions, space = self.recorded_actions, spec.action
-        if actions is not None:
-            check = Checker(f"demonstrations for {name}", copy=False)
-            actions, space = check.actions(actions, spec.action, self.lengths)
-        return replace(
-            self._with_parts(spec.obs_parts, name) if spec.obs_parts else self,
-            recorded_actions=actions,
-            recorded_space=space,
-            horizon=max(spec.horizon, self.horizon),
-            env=name,
-            bounds_from_data=False,
-            horizon_from_data=False,
-        )
+        from understudy.data.fitting import for_task
 
-    def _with_parts(self, parts: Parts, name: str) -> "Demonstrations":
-        """The same episodes with these parts of an observation, in this order. `name` is that of the environment."""
-        try:
-            order = reordered(self.obs_parts, parts)
-        except SpecError as error:
-            raise DemonstrationError(f"the demonstrations do not fit {name}: {error}") from error
-        return replace(self, obs_parts=parts) if order is None else self._with_columns(order, parts)
+        return for_task(self, spec, name)
 
     def with_keys(self, keys: Sequence[str]) -> "Demonstrations":
         """The same episodes with only these parts of an observation, in this order. Indices count as keys too."""
-        found = list(columns(self.obs_parts, keys, "keys") or ())
-        size = self.observations.shape[1]
-        if not found or len(set(found)) < len(found) or not all(0 <= index < size for index in found):
-            raise SettingError(f"keys is {quoted(list(keys))}: different parts of an observation of {size} are needed")
-        sizes = dict(self.obs_parts)
-        parts = tuple((key, sizes[key]) for key in keys) if all(key in sizes for key in keys) else ()
-        return self._with_columns(found, parts)
+        from understudy.data.fitting import with_keys
 
-    def _with_columns(self, order: list[int], parts: Parts) -> "Demonstrations":
-        def taken(array: np.ndarray | None) -> np.ndarray | None:
-            return None if array is None else array[:, order]
-
-        return replace(
-            self,
-            observations=self.observations[:, order],
-            last_observations=taken(self.last_observations),
-            other_next=taken(self.other_next),
-            obs_parts=parts,
-        )
+        return with_keys(self, keys)
 
     def transitions(self) -> Transition:
         """All steps in order, as NumPy arrays. Without actions, `act` is 0 or the nearest bound to it."""

@@ -46,7 +46,8 @@ from understudy.envs import Environment, GymnasiumEnvironment
 from understudy.paper.episodes import FIELDS, WINDOW, Episode, failure_step, format_episode, read_episodes
 from understudy.policies import Policy
 from understudy.policies.gaussian import Squashed
-from understudy.rl.sac import SACState, values
+from understudy.rl.sac import SACState
+from understudy.rl.sac_losses import values
 from understudy.studies.evaluator import rollout_seed
 from understudy.studies.groups import Group
 from understudy.studies.points import EvalPoint, due_evaluation, final_point

@@ -36,7 +36,7 @@ from jaxtyping import Array, Float, Key
 from understudy.core.types import Spec
 from understudy.policies import Policy
 from understudy.policies.networks import MLP, NormedMLP
-from understudy.rl import sac, soft_q
+from understudy.rl import sac_losses, soft_q
 from understudy.rl.base import Batch, Experience, PlayerState, RLPlayer
 from understudy.rl.sac import SAC, SACState
 from understudy.rl.soft_q import SoftQ, SoftQState
@@ -126,9 +126,9 @@ class InverseQ(RLPlayer):
         act, log_prob = state.actor.draw_from(batch.obs, noise)
 
         def loss(critics: MLP | NormedMLP) -> tuple[Float[Array, ""], Float[Array, ""]]:
-            q = sac.values(critics, batch.obs, batch.act)
-            value = sac.values(critics, batch.obs, act) - temperature * log_prob  # line 1
-            y = sac.target(  # line 2
+            q = sac_losses.values(critics, batch.obs, batch.act)
+            value = sac_losses.values(critics, batch.obs, act) - temperature * log_prob  # line 1
+            y = sac_losses.target(  # line 2
                 *(without_rewards, state.actor, state.targets if self.targets else critics, temperature),
                 *(player.discount, next_noise, player.bound_values, player.combine),
             )

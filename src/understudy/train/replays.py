@@ -107,7 +107,8 @@ def estimate(
         own, weight = _taken(steps, inside), np.zeros(inside.sum())
         for one in np.unique(number[inside]):
             at = number[inside] == one
-            weight[at] = 1 - np.cumprod(confidence(own.obs[at]))
+            whole = (own.t[at].max() + 1) / at.sum()  # a block of its steps may be held out
+            weight[at] = whole * (1 - np.cumprod(confidence(own.obs[at])))
         parts.append(Steps(own, weight / (folds * len(np.unique(number[inside]))), np.zeros(len(weight), bool)))
     steps, weight, replayed = _joined(parts)
     if algorithm.match == "obs-next":

@@ -88,6 +88,7 @@ class AggreVaTe(Algorithm):
         collects="episodes, and the value under the expert of one action in each state",
         reference="Ross and Bagnell 2014",
         values=True,
+        fixed=True,  # f is given, −Q^{π_E}: the critic estimates it and is no adversary
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 8}}
     small: ClassVar[dict[str, Any]] = {

@@ -46,6 +46,7 @@ class EnsembleDAgger(GatedCloning):
         actions=("continuous", "discrete"),
         collects="episodes, in which the expert acts and answers where the ensemble is in doubt",
         reference="Menda et al. 2019",
+        fixed=True,
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: QUICK_SIZES}
     small: ClassVar[dict[str, Any]] = SMALL

@@ -99,7 +99,7 @@ def disagreement(found: Float[Array, "k out"]) -> Float[Array, ""]:
 
 
 def expert_share(data: RoundData) -> Float[Array, ""]:
-    """The share of a round's steps that the expert answered: where the gate let it act. 0 without episodes."""
+    """The share of a round's steps that the expert answered, by acting or after the episodes. 0 without episodes."""
     assert data.rollouts is not None
     assert data.answered is not None
     return data.answered.sum() / jnp.maximum(data.rollouts.size, 1)

@@ -76,6 +76,7 @@ class HGDAgger(GatedCloning):
         actions=("continuous", "discrete"),
         collects="episodes, in which the expert takes over by a rule",
         reference="Kelly et al. 2019",
+        fixed=True,
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: QUICK_SIZES}
     small: ClassVar[dict[str, Any]] = SMALL

@@ -259,7 +259,7 @@ class IFAIL(Algorithm):
     def _collected(self, state: IFAILState, rollouts: Dataset, answered: Bool[Array, " n"]) -> IFAILState:
         """With the round's probed steps. Of the expert's steps, only the observations are kept (lines 1 and 2)."""
         steps, normalization = rollouts.steps, state.moments.normalization
-        probed = rollouts.mask & state.probed(steps.t)
+        probed = rollouts.mask & state.probed(steps.t) & answered.any()  # one side alone would shift the payoff
         zero, capacity = jnp.zeros((), jnp.int32), state.learner.t.shape[0]
         points, _ = state.policy.support(Carry(zero, zero), normalization.encode_obs(steps.obs[0]), jax.random.key(0))
 

@@ -54,7 +54,7 @@ Success = Literal["reported", "survival"]
 Goal = Callable[[Array], Bool[Array, ""]]
 """g(s'): one next observation ↦ whether the task is solved there."""
 ROWS = 512
-"""States of which the thresholds are quantiles, evenly spaced over the visited ones."""
+"""Visited states from which the quantiles of the thresholds are computed, evenly spaced."""
 UNKNOWN = -1
 
 
@@ -92,6 +92,7 @@ class ThriftyDAgger(GatedCloning):
         actions=("continuous", "discrete"),
         collects="episodes, in which the expert acts and answers where it is novel or risky",
         reference="Hoque et al. 2021",
+        fixed=True,
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: QUICK_SIZES}
     small: ClassVar[dict[str, Any]] = {**SMALL, "critic_hidden": (8,)}

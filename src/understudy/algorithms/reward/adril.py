@@ -86,7 +86,6 @@ code the steps of the previous round also have reward 0, and the learning rate o
 negative; here it is 0.)
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -96,12 +95,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from understudy.algorithms.reward.averages import Sums, mean_features
+from understudy.algorithms.reward.defaults import QUICK_PLAYERS, SMALL, STOP_REASONS
 from understudy.algorithms.reward.expert import expert_steps
-from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.kernel_moments import FeatureMoments, Inner, PointMoments, scaled
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels, RewardMoments, learner_rows
 from understudy.algorithms.reward.payoff import NUM_FEATURES
 from understudy.core.errors import SettingError, check_choice, check_not_negative, check_positive, check_whole
-from understudy.core.types import Dataset, RoundData, Spec, Transition
+from understudy.core.types import Dataset, RoundData, Spec
 from understudy.game import QUICK, Card, adjustable
 from understudy.game.kernels import GaussianKernel, Match
 from understudy.game.sampling import take
@@ -251,7 +252,7 @@ class AdRIL(RewardMatching):
     def kernel_of_f(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> GaussianKernel:
         return GaussianKernel.fit(key, spec, demonstrations, self.features, self.bandwidth, self.match)
 
-    def _feature_moments(self, state: RewardState, data: RoundData, counts: Counts) -> "FeatureMoments":
+    def _feature_moments(self, state: RewardState, data: RoundData, counts: Counts) -> FeatureMoments:
         assert data.replay is not None
         assert isinstance(state.moments, FeatureMoments)
         size = self.schedule.round_steps
@@ -269,9 +270,7 @@ class AdRIL(RewardMatching):
         absorbing, weights = self._scaled(absorbing, weights, jnp.dot, expert)
         return FeatureMoments(state.kernel, absorbing, weights, learner)
 
-    def _point_moments(
-        self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]
-    ) -> "PointMoments":
+    def _point_moments(self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]) -> PointMoments:
         assert data.replay is not None
         learner_key, expert_key = jax.random.split(key)
         rows = learner_rows(data.replay)
@@ -293,60 +292,8 @@ class AdRIL(RewardMatching):
         return PointMoments(state.kernel, absorbing, points, weights)
 
     def _scaled(
-        self,
-        absorbing: Float[Array, ""],
-        weights: Array,
-        inner: Callable[[Array, Array], Float[Array, ""]],
-        expert: Array,
+        self, absorbing: Float[Array, ""], weights: Array, inner: Inner, expert: Array
     ) -> tuple[Float[Array, ""], Array]:
-        """−f in the absorbing state and its weights elsewhere, over the norm of f.
-
-        `absorbing` is the difference of the shares of time there. `inner` is the inner product of two functions by
-        their weights, and `expert` are those of the expert's mean: its square is the mean kernel between its steps.
-        """
-        kernel = inner(expert, expert) if self.absorbing_kernel == "mean" else jnp.ones(())
+        """−f in the absorbing state, where `absorbing` is the difference of the shares of time, and its weights."""
         absorbing = absorbing if self.absorbing else jnp.zeros(())
-        norm = jnp.ones(())
-        if self.unit_norm:
-            squared = inner(weights, weights) + kernel * jnp.square(absorbing)
-            norm = jnp.sqrt(jnp.maximum(squared, 1e-12))  # rounding makes a square negative
-        return kernel * absorbing / norm, weights / norm
-
-
-class _KernelMoments(RewardMoments):
-    """Abstract base class of Gaussian-kernel moments. The kernel of the absorbing state and any other state is 0."""
-
-    kernel: GaussianKernel
-    absorbing: Float[Array, ""]
-    """−f in the absorbing state."""
-
-    def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
-        return self.absorbing
-
-
-class FeatureMoments(_KernelMoments):
-    """−f(x) = w · φ(x)."""
-
-    weights: Float[Array, " D"]
-    learner: Sums
-    """The learner's side, over all earlier rounds."""
-
-    def reward(self, steps: Transition) -> Float[Array, " n"]:
-        return self.kernel.features(self.kernel.points(steps)) @ self.weights
-
-    def bound(self) -> Float[Array, ""]:
-        return jnp.sqrt(2.0) * jnp.linalg.norm(self.weights)  # ‖φ‖ ≤ √2
-
-
-class PointMoments(_KernelMoments):
-    """−f(x) = Σ_j w_j k(x_j, x)."""
-
-    points: Float[Array, "m d"]
-    weights: Float[Array, " m"]
-
-    def reward(self, steps: Transition) -> Float[Array, " n"]:
-        return self.kernel(self.kernel.points(steps), self.points) @ self.weights
-
-    def bound(self) -> Float[Array, ""]:
-        positive, negative = jnp.maximum(self.weights, 0).sum(), jnp.maximum(-self.weights, 0).sum()
-        return jnp.maximum(positive, negative)  # 0 ≤ k ≤ 1
+        return scaled(absorbing, weights, inner, expert, self.absorbing_kernel == "mean", self.unit_norm)

@@ -22,8 +22,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
+from understudy.algorithms.reward.defaults import QUICK_PLAYERS, SMALL
 from understudy.algorithms.reward.expert import expert_steps
-from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, RewardMatching, RewardState
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments, count_steps, samples_in
 from understudy.core.errors import check_choice, check_layers, check_not_negative, check_positive, check_whole
 from understudy.core.types import Pair, RoundData, Samples, Transition

@@ -40,7 +40,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.algorithms.reward.matching import SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.defaults import SMALL, STOP_REASONS
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments
 from understudy.core.errors import SettingError, check_positive, check_whole
 from understudy.core.types import RoundData, Transition
@@ -69,6 +70,7 @@ class CSIL(RewardMatching):
         collects="steps of the learner, between updates",
         reference="Watson et al. 2023",
         next_states=True,
+        fixed=True,
     )
     stop_reasons: ClassVar[tuple[str, ...]] = STOP_REASONS
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -121,7 +123,7 @@ class CSIL(RewardMatching):
             )
 
     def initial_moments(self, kernel: GaussianKernel, key: Key[Array, ""]) -> "Coherent":
-        obs = kernel.normalization.obs_mean.shape[0] if kernel.seen is None else len(kernel.seen)
+        obs = kernel.normalization.obs_mean.shape[0]  # hidden numbers (`critic_obs`) are 0, not left out
         weight = self.soft_q.temperature if kernel.actions is not None else self.sac.temperature
         return Coherent(
             kernel,

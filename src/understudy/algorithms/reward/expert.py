@@ -1,11 +1,10 @@
 """The expert's side of f: which steps stand for it, and which settings need the expert's actions."""
 
-from collections.abc import Mapping
+from typing import Any
 
 from jaxtyping import Array, Key
 
 from understudy.core.types import Dataset, Transition
-from understudy.game import Algorithm
 from understudy.game.sampling import Rows, take
 
 
@@ -17,8 +16,15 @@ def expert_steps(demonstrations: Dataset, visible: Rows, key: Key[Array, ""], sh
     return steps
 
 
-def actions_needed(algorithm: Algorithm, changes: Mapping[str, bool]) -> str | None:
-    """Why these settings need the expert's actions; None if they do not. `changes` says which ones must change."""
+def actions_needed(algorithm: Any) -> str | None:
+    """Why an algorithm with a `match` needs the expert's actions; None if it does not."""
+    changes = {
+        "match='obs' or 'obs-next'": algorithm.match == "obs-act",
+        "balanced=False": algorithm.balanced,
+        "clone_steps=0": algorithm.clone_steps > 0,
+        "sac.cloning_weight=0": algorithm.sac.cloning_weight != 0,
+        "replays=0": algorithm.replays > 0,
+    }
     needed = [change for change, needs in changes.items() if needs]
     if not needed:
         return None

@@ -42,7 +42,7 @@ In the source's theory every episode begins at the expert's states: MMDP goes ba
 from typing import Any, ClassVar
 
 from understudy.algorithms.reward.critic import QUICK_CRITIC, SMALL_CRITIC, CriticMatching
-from understudy.algorithms.reward.matching import STOP_REASONS
+from understudy.algorithms.reward.defaults import STOP_REASONS
 from understudy.game import QUICK, Card
 
 

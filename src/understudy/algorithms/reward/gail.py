@@ -64,11 +64,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Key
 
+from understudy.algorithms.reward.defaults import QUICK_PLAYERS, STOP_REASONS
+from understudy.algorithms.reward.discriminator import FORMS, Discriminator, RewardForm, returns_std
 from understudy.algorithms.reward.expert import expert_steps
-from understudy.algorithms.reward.matching import QUICK_PLAYERS, STOP_REASONS, RewardMatching, RewardState
-from understudy.algorithms.reward.moments import Counts, RewardMoments, learner_rows, samples_in
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
+from understudy.algorithms.reward.moments import Counts, learner_rows
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -78,22 +80,18 @@ from understudy.core.errors import (
     check_positive,
     check_whole,
 )
-from understudy.core.types import Pair, RoundData, Samples, Transition
+from understudy.core.types import Pair, RoundData
 from understudy.game import QUICK, Card, adjustable
 from understudy.game.critics import Critic, MLPCritic, penalty_between
 from understudy.game.features import state_action
 from understudy.game.kernels import GaussianKernel, Match
-from understudy.game.players import Memory, gradient, repeat
+from understudy.game.players import gradient, repeat
 from understudy.game.sampling import ChosenSteps
 from understudy.policies.networks import MLP
 from understudy.policies.normalization import Normalization
 from understudy.rl.ppo import PPO
 
-RewardForm = Literal["positive", "negative", "logit"]
-FORMS: tuple[RewardForm, ...] = ("positive", "negative", "logit")
 PAPER_PPO = PPO(hidden=(256, 256))
-MIN_SHARE = 0.01
-"""Added to both sides' share of time in the absorbing state, so that its logit is finite."""
 
 
 class GAIL(RewardMatching):
@@ -219,13 +217,13 @@ class GAIL(RewardMatching):
                 "must be 0; or choose player='sac'"
             )
 
-    def initial_moments(self, kernel: GaussianKernel, key: Key[Array, ""]) -> "Discriminator":
+    def initial_moments(self, kernel: GaussianKernel, key: Key[Array, ""]) -> Discriminator:
         net = MLP.init(key, kernel.directions.shape[0], self.discriminator_hidden, 1, init="uniform")
         logit = MLPCritic(net, state_action, None)
         memory = gradient(optax.adam(self.discriminator_lr)).init(logit)
         return Discriminator(logit, memory, kernel, jnp.ones(()), jnp.zeros(()), self.reward_form)
 
-    def next_moments(self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]) -> "Discriminator":
+    def next_moments(self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]) -> Discriminator:
         assert data.replay is not None
         assert data.new_steps is not None
         replay, old = data.replay, state.moments
@@ -260,55 +258,3 @@ class GAIL(RewardMatching):
 
     def _player(self, normalization: Normalization) -> Any:
         return self.ppo if self.player == "ppo" else super()._player(normalization)
-
-
-class Discriminator(RewardMoments):
-    """The reward r(g) / scale."""
-
-    logit: Critic
-    """g. Larger values mean that a step looks more like the expert's."""
-    memory: Memory
-    """Optimizer state of the logit."""
-    kernel: GaussianKernel
-    """Defines the coordinates of g's inputs."""
-    scale: Float[Array, ""]
-    """Rewards are divided by this."""
-    loss: Float[Array, ""]
-    """Mean loss over the gradient steps of the last update."""
-    form: RewardForm = eqx.field(static=True)
-
-    def samples(self, steps: Transition, weight: float | Float[Array, ""] = 1.0) -> Samples:
-        """Steps in g's coordinates, with actions as vectors and the given total weight."""
-        return samples_in(self.kernel, steps, weight)
-
-    def reward(self, steps: Transition) -> Float[Array, " n"]:
-        points = self.samples(steps)
-        return reward_of(jax.vmap(self.logit)(points.t, points.obs, points.act), self.form) / self.scale
-
-    def absorbing_reward(self, counts: Counts, balanced: bool) -> Float[Array, ""]:
-        """The reward at g = log p_E − log p_π, which minimises L in the absorbing state."""
-        learner, expert = (side.absorbing_share + MIN_SHARE for side in (counts.learner, counts.expert))
-        return reward_of(jnp.log(expert) - jnp.log(learner), self.form) / self.scale
-
-    def metrics(self) -> dict[str, Float[Array, ""]]:
-        return {"discriminator_loss": self.loss}
-
-
-def reward_of(logit: Float[Array, "..."], form: RewardForm) -> Float[Array, "..."]:
-    """r(g) = −f: −log(1 − D), log D or their sum, with D = σ(g)."""
-    if form == "positive":
-        return jax.nn.softplus(logit)
-    return -jax.nn.softplus(-logit) if form == "negative" else logit
-
-
-def returns_std(
-    reward: Float[Array, "envs time"], last: Bool[Array, "envs time"], discount: float | Array
-) -> Float[Array, ""]:
-    """The standard deviation of R_t = r_t + γ R_{t−1} over all steps. R restarts at 0 with each episode."""
-
-    def step(total: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
-        total = inputs[0] + discount * total
-        return jnp.where(inputs[1], 0, total), total
-
-    totals = jax.lax.scan(step, jnp.zeros(reward.shape[0]), (reward.T, last.T))[1]
-    return jnp.sqrt(totals.var() + 1e-8)

@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from understudy.algorithms.reward.critic import QUICK_CRITIC, SMALL_CRITIC, CriticMatching
-from understudy.algorithms.reward.matching import STOP_REASONS
+from understudy.algorithms.reward.defaults import STOP_REASONS
 from understudy.game import QUICK, Card
 
 

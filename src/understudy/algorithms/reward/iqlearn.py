@@ -34,7 +34,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from understudy.algorithms.reward.matching import SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.defaults import SMALL, STOP_REASONS
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, RewardMoments
 from understudy.core.errors import SettingError, check_positive
 from understudy.core.types import RoundData, Transition

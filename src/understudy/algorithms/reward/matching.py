@@ -33,7 +33,7 @@ heuristic. With `average_rounds` 0, π̄ is π.
 """
 
 from abc import abstractmethod
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -42,13 +42,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from understudy.algorithms.reward.defaults import SOFT_Q
 from understudy.algorithms.reward.expert import actions_needed
-from understudy.algorithms.reward.moments import (
-    Counts,
-    RewardMoments,
-    count_expert_steps,
-    count_steps,
-)
+from understudy.algorithms.reward.moments import Counts, RewardMoments
 from understudy.algorithms.reward.payoff import NUM_FEATURES, PayoffState
 from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
@@ -61,26 +57,6 @@ from understudy.policies.normalization import Normalization, Scaling, check_scal
 from understudy.rl.base import Batch, Experience, PlayerState, make_batch, update_when_ready
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
-
-SOFT_Q = SoftQ(discount=0.98, tau=0.02, target_entropy=0.1)
-"""γ and τ are SAC's of Tables 9 and 10. Values of an earlier f decay in 1 / (τ (1 − γ)) = 2,500 gradient steps, two
-rounds. The temperature is adjusted: rewards shrink as steps are added, and with a fixed temperature only entropy would
-count in the end (docs/absorbing.md).
-"""
-QUICK_PLAYERS = {"sac": SAC(hidden=(64, 64)), "soft_q": replace(SOFT_Q, hidden=(64, 64))}
-"""The RL players of the preset "quick"."""
-STOP_REASONS = ("the payoff fell to delta", "the critic's loss exploded")
-SMALL: dict[str, Any] = {
-    "rounds": 2,
-    "round_steps": 16,
-    "frequency": 8,
-    "random_steps": 4,
-    "batch_size": 8,
-    "clone_steps": 2,
-    "sac": SAC(hidden=(8,), gradient_steps=2),
-    "soft_q": SoftQ(hidden=(8,), gradient_steps=2, temperature=1.0),  # so high that no probability is 0
-}
-"""Settings for the protocol tests, with off-policy players."""
 
 
 class RewardState(NamedTuple):
@@ -173,16 +149,7 @@ class RewardMatching(Algorithm):
     def needs_actions(self) -> str | None:
         if "match" not in {field.name for field in fields(self)}:
             return super().needs_actions
-        return actions_needed(
-            self,
-            {
-                "match='obs' or 'obs-next'": self.match == "obs-act",
-                "balanced=False": self.balanced,
-                "clone_steps=0": self.clone_steps > 0,
-                "sac.cloning_weight=0": self.sac.cloning_weight != 0,
-                "replays=0": self.replays > 0,
-            },
-        )
+        return actions_needed(self)
 
     @property
     def schedule(self) -> Schedule:
@@ -241,7 +208,7 @@ class RewardMatching(Algorithm):
         schedule, player = self.schedule, self._player(state.normalization)
         update = jnp.asarray(data.update)
         first_update, last_update = update == 0, update == schedule.updates - 1
-        counts = self._counts(state, data)
+        counts = Counts.of(data, state.horizon)
         state = state._replace(payoff=state.payoff.add(data, first_update))
 
         def move() -> RewardMoments:
@@ -340,12 +307,3 @@ class RewardMatching(Algorithm):
     def _player(self, normalization: Normalization) -> Any:
         """The RL player for the task's actions."""
         return self.soft_q if normalization.act_scale is None else self.sac
-
-    def _counts(self, state: RewardState, data: RoundData) -> Counts:
-        assert data.replay is not None
-        steps, usual = data.replay.steps, data.replay.usual
-        return Counts(
-            count_expert_steps(data.demonstrations, state.horizon),
-            count_steps(steps, usual & (steps.round < data.round), state.horizon),
-            count_steps(steps, usual & (steps.round == data.round), state.horizon),
-        )

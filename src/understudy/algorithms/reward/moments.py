@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from understudy.core.types import Dataset, Replay, Samples, Transition, Weighted
+from understudy.core.types import Dataset, Replay, RoundData, Samples, Transition, Weighted
 from understudy.game.kernels import GaussianKernel
 from understudy.game.sampling import Rows
 
@@ -35,6 +35,17 @@ class Counts(NamedTuple):
     """The learner's steps of earlier rounds."""
     current: SideCounts
     """The learner's steps of the current round."""
+
+    @classmethod
+    def of(cls, data: RoundData, horizon: Int[Array, ""]) -> "Counts":
+        """Counts at an update. The learner's are of ordinary episodes (`Replay.usual`)."""
+        assert data.replay is not None
+        steps, usual = data.replay.steps, data.replay.usual
+        return cls(
+            count_expert_steps(data.demonstrations, horizon),
+            count_steps(steps, usual & (steps.round < data.round), horizon),
+            count_steps(steps, usual & (steps.round == data.round), horizon),
+        )
 
     @property
     def learner(self) -> SideCounts:

@@ -32,7 +32,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from understudy.algorithms.reward.adril import RELEASED_SETTINGS
-from understudy.algorithms.reward.matching import QUICK_PLAYERS, SMALL, STOP_REASONS, RewardMatching, RewardState
+from understudy.algorithms.reward.defaults import QUICK_PLAYERS, SMALL, STOP_REASONS
+from understudy.algorithms.reward.matching import RewardMatching, RewardState
 from understudy.algorithms.reward.moments import Counts, Labels
 from understudy.core.types import RoundData
 from understudy.game import QUICK, Card
