@@ -45,11 +45,6 @@ FIGURES = sorted(path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob(
 MADE = ["command", "versions", "device", "date"]
 EXAMPLES = ("cliff", "loop", "tree", "unicycle")
 """Drawings of MDPs, which have no data."""
-REPLAY_COLUMNS = [
-    *("mdp", "demonstrations", "estimate", "mean_error", "standard_error", "draws"),
-    *("command", "versions", "device", "date"),
-]
-"""Of benchmarks/replay_estimation.py."""
 
 
 @pytest.mark.parametrize("figure", [name for name in FIGURES if Path(name).stem not in EXAMPLES])
@@ -66,8 +61,6 @@ def test_every_figures_csv_is_what_its_command_reads_and_writes(figure):
             ["mdp", "demonstrations", "estimate", "mean_error", "standard_error", "draws", *MADE]
         ],
         "theory-iterations.csv": [[*SolverIterations._fields, *THEORY_COLUMNS[-3:]]],
-        "filter-tree.csv": [list(filter_tree.COLUMNS)],
-        "replay-estimation.csv": [REPLAY_COLUMNS],
     }.get(path.name, [table.COLUMNS, TRIAL_COLUMNS])
     assert list(rows[0]) in expected
     for algorithm, preset, settings in {(r["algorithm"], r["preset"], r["settings"]) for r in rows if "settings" in r}:
