@@ -1,0 +1,193 @@
+"""Gaps, payoffs and bounds on the four example MDPs, over a grid of T, ε and H, by `tabular.bounds.measure`.
+
+    moments    payoff                                    bound
+    reward     ε = sup U1 over F_r/2                     2 ε T
+    off-Q      ε = sup U2 over the box of F_Q/2T         2 ε T²
+    on-Q       ε = (1/T) Σ_t E_{s ~ π} e_t(s)            ε H T, with H over {r, −r}
+
+There are two views. In the first the payoff is ε, so each game has a learner of its own:
+
+    reward     errs in the first step with probability ε, and stays away from the expert's states
+    off-Q      errs in the first step with probability ε T, and stays away
+    on-Q       the same, or in LOOP, where the expert would return: errs in every state with probability ε
+
+In the second, one learner errs in every state with probability ε, and each game has the payoff that it has.
+LOOP has a longer way back for larger H. The other tasks have one H for each T.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from understudy.game import Moments
+from understudy.tabular import bounds, examples, stack
+from understudy.tabular.examples import Example, erring
+from understudy.tabular.mdp import FiniteMDP, Successors
+
+EPSILONS = tuple(2.0**-power for power in range(12, 0, -1))
+HORIZONS = (4, 8, 16, 32, 64, 128)
+TREE_HORIZONS = (2, 3, 4, 6, 8, 10, 12)
+"""A tree of 12 steps has 4,095 nodes."""
+WAYS_BACK = (1, 2, 4, 8, 16, 32, 64)
+KINDS: tuple[Moments, ...] = ("reward", "off-Q", "on-Q")
+VIEWS = ("payoff", "learner")
+"""ε is the payoff, or the error probability of one learner."""
+DIGITS = 10
+"""Significant digits of a number in the page."""
+
+
+class Task(NamedTuple):
+    """A task of the page."""
+
+    name: str
+    make: Callable[[int, int], Example]
+    """(T, way back) ↦ the MDP."""
+    horizons: tuple[int, ...]
+    ways_back: tuple[int, ...]
+    about: str
+
+
+TASKS = (
+    Task(
+        "LOOP",
+        examples.loop,
+        HORIZONS,
+        WAYS_BACK,
+        "The reward is 1 in s₁. A wrong action leads to a detour, and the expert would return from it after H steps: 1 "
+        "in the paper, more with the slider. So a learner that may ask the expert on its own states loses H for an "
+        "error. Without these answers it never learns to return.",
+    ),
+    Task(
+        "CLIFF",
+        lambda horizon, _: examples.cliff(horizon),
+        HORIZONS,
+        (1,),
+        "A wrong action leads over a cliff: −1 in each step from then on, and not even the expert could return. So H is "
+        "T, and on-Q moments are no better than off-Q moments: both gaps grow with T².",
+    ),
+    Task(
+        "UNICYCLE",
+        lambda horizon, _: examples.unicycle(horizon),
+        HORIZONS,
+        (1,),
+        "A wrong action is a fall, and a fall costs 1 in each of the remaining steps. H is T − 1, so the on-Q gap grows "
+        "with T² too.",
+    ),
+    Task(
+        "TREE",
+        lambda horizon, _: examples.tree(horizon, 2),
+        TREE_HORIZONS,
+        (1,),
+        "Two actions, and each sequence of actions has a leaf of its own. The reward is 1 for the expert's actions on "
+        "its path, and no branch leads back to it. So H is T.",
+    ),
+)
+
+
+def away(example: Example, p: float) -> np.ndarray:
+    """A learner that errs in the first step with probability p and never returns.
+
+    Only LOOP has a way back to the expert's states. There it takes the wrong action in the whole detour.
+    """
+    learner = np.array(example.expert)
+    learner[0] = erring(example, p, where=0)[0]
+    if example.name == "LOOP":
+        learner[:, 2:] = [0.0, 1.0]
+    return learner
+
+
+def learners(example: Example, epsilon: float) -> list[np.ndarray | None]:
+    """The learners of the first view with payoff ε, by kind, then that of the second. None: there is none."""
+    everywhere = erring(example, epsilon)
+    product = epsilon * example.mdp.horizon
+    off_q = away(example, product) if product <= 1 else None
+    return [away(example, epsilon), off_q, everywhere if example.name == "LOOP" else off_q, everywhere]
+
+
+class Cell(NamedTuple):
+    """A learner, seen by one game."""
+
+    payoff: float
+    gap: float
+    bound: float
+
+
+Views = dict[str, list[list[list[Cell | None]]]]
+"""View ↦ cells [way back][ε][kind]. None: no such learner."""
+
+
+def task_cells(task: Task, horizon: int) -> tuple[Views, list[float]]:
+    """The cells of one T, and H by way back. One call of `measure`."""
+    made = [task.make(horizon, min(way_back, horizon)) for way_back in task.ways_back]  # a longer one has no end either
+    made = [_padded(example, max(len(one.states) for one in made)) for example in made]
+    wanted = [[learners(example, epsilon) for epsilon in EPSILONS] for example in made]
+    measured = [
+        (example, policy)
+        for example, rows in zip(made, wanted, strict=True)
+        for row in rows
+        for policy in row
+        if policy is not None
+    ]
+    owners = [example for example, _ in measured]
+    reports = bounds.measure(
+        stack([one.mdp for one in owners]),
+        np.stack([one.expert for one in owners]),
+        np.stack([policy for _, policy in measured]),
+        np.stack([one.reward for one in owners]),
+    )
+    by_kind = {one.moments: one for one in reports}  # of the on-Q ones the last, whose class is {r, −r}
+    columns = [
+        [Cell(*map(float, one)) for one in zip(report.payoff, report.gap, report.bound, strict=True)]
+        for report in (by_kind[kind] for kind in KINDS)
+    ]
+    cells = iter(zip(*columns, strict=True))
+    views: Views = {view: [] for view in VIEWS}
+    constants = []
+    for rows in wanted:
+        seen = [[None if policy is None else next(cells) for policy in row] for row in rows]
+        views["payoff"].append([[one and one[kind] for kind, one in enumerate(row[:3])] for row in seen])
+        views["learner"].append([list(row[3] or ()) for row in seen])
+        on_q = views["learner"][-1][0][2]
+        assert on_q is not None
+        constants.append(on_q.bound / (on_q.payoff * horizon))  # the bound is ε H T
+    return views, constants
+
+
+def _padded(example: Example, states: int) -> Example:
+    """The same task with more states, which nobody reaches and which lead to s_1, so that MDPs have equal shapes."""
+    missing = states - len(example.states)
+    if missing == 0:
+        return example
+    index = np.concatenate([examples.successor_table(example), np.ones((missing, example.mdp.actions), int)])
+    mdp = FiniteMDP(index, np.eye(1, states)[0], example.mdp.horizon)
+    rows = ((0, 0), (0, missing), (0, 0))
+    expert = np.pad(example.expert, rows)
+    expert[:, len(example.states) :, 0] = 1
+    return example._replace(mdp=mdp, expert=expert, reward=np.pad(example.reward, rows))
+
+
+def tables() -> dict[str, Any]:
+    """Everything that the page needs, as JSON: cells [way back][T][ε][kind] of (payoff, gap, bound) by view and task."""
+    return {"epsilons": EPSILONS, "kinds": KINDS, "tasks": [_task(task) for task in TASKS]}
+
+
+def _task(task: Task) -> dict[str, Any]:
+    by_horizon = [task_cells(task, horizon) for horizon in task.horizons]
+    ways = range(len(task.ways_back))
+    return {
+        "name": task.name,
+        "about": task.about,
+        "horizons": task.horizons,
+        "ways_back": task.ways_back,
+        "recoverability": [[_digits(constants[way]) for _, constants in by_horizon] for way in ways],
+        "cells": {view: [[_rounded(views[view][way]) for views, _ in by_horizon] for way in ways] for view in VIEWS},
+    }
+
+
+def _rounded(cells: Sequence[Sequence[Cell | None]]) -> list[list[list[float] | None]]:
+    return [[one and [_digits(x) for x in one] for one in row] for row in cells]
+
+
+def _digits(x: float) -> float:
+    return float(f"{x:.{DIGITS}g}")
