@@ -40,7 +40,7 @@ class Example(NamedTuple):
 def loop(horizon: int, way_back: int = 1) -> Example:
     """LOOP: the expert stays in s_1 and returns to it from s_2. The wrong action leads to s_2 from every state.
 
-    The expert needs `way_back` steps to return, through s_2, s_3, ... (one in the paper). An error costs that many steps.
+    The expert needs `way_back` steps to return, through s_2, s_3, ... (one in the paper). Each costs the reward 1.
     """
     check_whole(1, way_back=way_back)
     count = way_back + 2

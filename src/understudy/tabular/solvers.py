@@ -193,7 +193,7 @@ class _Check(NamedTuple):
 
 
 Sides = tuple[GameSide, GameSide]
-"""The policy's side and the moment function's. A policy's strategy is the x of `Game`, the other's is its parameter θ."""
+"""The policy's side and the moment function's. Their strategies are the x of `Game` and the parameter θ."""
 
 
 def _rounds(

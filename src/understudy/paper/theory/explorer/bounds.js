@@ -2,11 +2,12 @@
 
 (() => {
   const { epsilons, kinds, tasks } = data.bounds;
-  const BOUNDS = ["2εT", "2εT²", "εHT"];
+  const FORMULAS = { payoff: ["2εT", "2εT²", "εHT"], learner: ["2T · payoff", "2T² · payoff", "HT · payoff"] };
   const now = { task: tasks[0], horizon: 3, epsilon: 2, back: 0, view: "payoff", along: "T", log: true };
   const chart = new Chart(byId("bounds-chart"), "");
 
   const fraction = (epsilon) => `1/${Math.round(1 / epsilon)}`;
+  const formula = (kind) => FORMULAS[now.view][kind];
   const loss = (horizon = now.horizon) => now.task.recoverability[now.back][horizon];
   const rows = (back, horizon, epsilon) => now.task.cells[now.view][back][horizon][epsilon];
   const here = () => rows(now.back, now.horizon, now.epsilon);
@@ -21,22 +22,24 @@
 
   function series(points) {
     const line = (kind, field) => points.filter(([, , cells]) => cells[kind]).map(([x, , cells]) => [x, cells[kind][field]]);
-    // A line of its own for each learner. Wide ones are drawn first, so that none hides another.
+    // On-Q gaps equal those of reward or of off-Q moments in places: they are narrow, over wide ones.
     const gaps = now.view === "learner"
       ? [{ name: "gap of the learner", style: "k3", points: line(0, 1) }]
-      : kinds.map((name, k) => ({ name: `gap, ${name}`, style: `k${k}${k === 1 ? " wide" : ""}`, points: line(k, 1) }));
-    const limits = kinds.map((name, k) => ({ name: `bound, ${name}: ${BOUNDS[k]}`, style: `k${k} bound`, points: line(k, 2) }));
+      : kinds.map((name, k) => ({ name: `gap, ${name}`, style: `k${k}${k === 2 ? "" : " wide"}`, points: line(k, 1) }));
+    const limits = kinds.map((name, k) => ({ name: `bound, ${name}: ${formula(k)}`, style: `k${k} bound`, points: line(k, 2) }));
     return [
       { name: "T: no gap is larger", style: "k4 limit", points: points.map(([x, , , T]) => [x, T]) },
-      ...gaps.length === 3 ? [gaps[1], gaps[0], gaps[2]] : gaps,
+      ...gaps,
       ...limits,
     ];
   }
 
   /** Logarithmic axes have one range for all ε and H of a task, so that curves move and not the axes. */
   function yRange(lines) {
-    const above = Math.max(...lines.flatMap((one) => one.points.map(([, y]) => y)));
-    if (!now.log) return [0, 1.05 * Math.min(above, 3 * Math.max(...lines[0].points.map(([, y]) => y)))];
+    if (!now.log) {
+      const [limit, ...others] = lines.map((one) => Math.max(0, ...one.points.map(([, y]) => y)));
+      return [0, 1.05 * Math.min(Math.max(...others), 2 * limit)];
+    }
     const all = now.task.cells[now.view].flat(3).filter(Boolean);
     return [Math.min(...all.map(([, gap]) => gap)) / 1.6, Math.max(...all.map(([, , bound]) => bound)) * 1.6];
   }
@@ -76,14 +79,13 @@
     const head = ["moments", "payoff", "gap", "bound", "gap / bound", `gap from T = ${half < 0 ? "T/2" : T / 2} to ${T}`];
     const body = kinds.map((name, k) => {
       const cell = here()[k];
-      const texts = cell ? [number(cell[0]), number(cell[1]), `${BOUNDS[k]} = ${number(cell[2])}`, number(cell[1] / cell[2], 3), growth(k)]
+      const texts = cell ? [number(cell[0]), number(cell[1]), number(cell[2]), number(cell[1] / cell[2], 3), growth(k)]
         : ["none: εT > 1", "–", "–", "–", "–"];
-      if (cell && now.view === "learner") texts[2] = number(cell[2]);
       return make("tr", {}, make("th", { scope: "row" }, make("span", { class: `swatch k${k}` }), name), ...texts.map((text) => make("td", {}, text)));
     });
     const label = "The numbers at the sliders";
     byId("bounds-table").replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
-      make("table", {}, make("caption", {}, `${summary().split(". ")[0]}. Growth × 2 is linear in T, × 4 is quadratic.`),
+      make("table", {}, make("caption", {}, make("span", {}, `${summary().split(". ")[0]}. Growth × 2 is linear in T, × 4 is quadratic.`)),
         make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, ...body))));
   }
 

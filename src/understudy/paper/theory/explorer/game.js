@@ -13,20 +13,22 @@
 
   /** An arrow from the middle of a cell, as long as the action's share. */
   function arrow([right, down], share) {
-    const [middle, length, head] = [SIZE / 2, 8 + 32 * share, 5 + 7 * share];
+    const [middle, length, head] = [SIZE / 2, 6 + 36 * share, 4 + 8 * share];
     const [x, y] = [middle + right * length, middle + down * length];
     const side = (sign) => `${x - head * right + sign * head * down} ${y - head * down + sign * head * right}`;
     return `M${middle} ${middle}L${x} ${y}M${side(1)}L${x} ${y}L${side(-1)}`;
   }
 
+  const largest = (frame) => Math.max(...frame.f.flat().map(Math.abs));
+
   function drawBoard(board, frame, label) {
-    const cells = [];
+    const cells = [], darkest = Math.max(1, largest(frame));
     for (let x = 0; x < game.width; x += 1) {
       for (let y = 0; y < game.height; y += 1) {
         const state = game.cells.findIndex(([column, row]) => column === x && row === y);
         const group = svg("g", { transform: `translate(${SIZE * x} ${SIZE * y})` });
         group.append(svg("rect", { class: state < 0 ? "cell wall" : "cell", width: SIZE, height: SIZE }));
-        if (state >= 0) fill(group, state, frame, [x, y]);
+        if (state >= 0) fill(group, state, frame, [x, y], darkest);
         cells.push(group);
       }
     }
@@ -35,18 +37,20 @@
     board.replaceChildren(...cells);
   }
 
-  function fill(group, state, frame, place) {
+  function fill(group, state, frame, place, darkest) {
     const goal = String(place) === String(game.goal);
     const actions = game.moves.map((_, action) => action).filter((action) => game.available[state][action]);
     for (const action of actions) {
       const f = frame.f[state][action], d = goal ? `M0 0H${SIZE}V${SIZE}H0Z` : triangle(action);
-      group.append(svg("path", { class: f > 0 ? "cost" : "gain", d, opacity: (0.85 * Math.abs(f) / 50).toFixed(3) },
-        svg("title", {}, `f = ${(f / 100).toFixed(2)}, share ${frame.actions[state][action]}%`)));
+      group.append(svg("path", { class: f > 0 ? "cost" : "gain", d, opacity: (0.85 * Math.abs(f) / darkest).toFixed(3) },
+        svg("title", {}, `f = ${(f / 1000).toFixed(3)}, share ${frame.actions[state][action]}%`)));
     }
     const visits = Math.min(frame.visits[state], 1);
     for (const action of goal ? [] : actions) {
       const share = frame.actions[state][action] / 100;
-      if (share >= 0.01) group.append(svg("path", { class: "arrow", d: arrow(game.moves[action], share), opacity: (0.12 + 0.88 * visits).toFixed(2) }));
+      if (share >= 0.01) group.append(svg("path", { 
+        class: "arrow", d: arrow(game.moves[action], share), "stroke-width": (2 + 5 * share).toFixed(1), opacity: (0.12 + 0.88 * visits).toFixed(2),
+      }));
     }
     const letter = goal ? "G" : String(place) === String(game.start) ? "S" : "";
     if (letter) group.append(svg("text", { class: "place", x: 7, y: 20 }, letter));
@@ -57,6 +61,7 @@
     const upper = side[now.shown][now.frame].actions[game.cells.findIndex((cell) => String(cell) === String(game.start))][0];
     const values = `certificate ${number(side.certificate[now.frame], 3)}, payoff ${number(side.payoff[now.frame], 3)}`;
     drawBoard(byId("board"), side[now.shown][now.frame], `Policy and moment function, round ${n}: ${values}; ${upper}% by the upper route`);
+    byId("darkest").textContent = `Darkest: |f| = ${number(largest(side[now.shown][now.frame]) / 1000, 3)}.`;
     const line = (name, style, field) => ({ name, style, points: game.rounds.map((round, i) => [round, side[field][i]]) });
     const all = Object.values(game.sides).flatMap((one) => [...one.certificate, ...one.payoff]);
     chart.draw({

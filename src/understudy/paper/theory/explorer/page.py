@@ -10,6 +10,8 @@ from understudy.studies.report.markup import document, report_style
 
 TITLE = "Theory you can play with"
 GENERATOR = '<meta name="generator" content="understudy theory --page">'
+START = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n{GENERATOR}'
+"""The first characters of the file, by which a later page may replace it."""
 SCRIPTS = ("chart.js", "bounds.js", "game.js")
 
 

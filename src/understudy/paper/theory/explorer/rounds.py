@@ -30,20 +30,21 @@ SIDES: tuple[Side, ...] = ("primal", "dual")
 
 def grid_game() -> Game:
     """The game of reward moments on the grid. The goal keeps whoever enters it, and has one action."""
-    index, count = {cell: i for i, cell in enumerate(CELLS)}, len(CELLS)
+    index = {cell: state for state, cell in enumerate(CELLS)}
+    count = len(CELLS)
     successors, available = np.zeros((count, 4), int), np.zeros((count, 4), bool)
     for (x, y), state in index.items():
-        for action, (right, down) in enumerate(MOVES):
-            ahead = index.get((x + right, y + down)) if (x, y) != GOAL else None
+        for action, (across, below) in enumerate(MOVES):
+            ahead = index.get((x + across, y + below)) if (x, y) != GOAL else None
             successors[state, action] = state if ahead is None else ahead
             available[state, action] = ahead is not None
     available[index[GOAL], 0] = True
-    up, right, down, _ = np.eye(4)
+    up, right, down = np.eye(4)[:3]
     expert = np.where(available, 1.0, 0.0) / available.sum(-1, keepdims=True)  # uniform where it never is
     expert[index[START]] = UPPER * up + (1 - UPPER) * down
-    for row, last in ((0, down), (2, up)):
+    for row, end in ((0, down), (2, up)):
         for x in range(WIDTH):
-            expert[index[x, row]] = right if x < WIDTH - 1 else last
+            expert[index[x, row]] = right if x < WIDTH - 1 else end
     mdp = FiniteMDP(successors, np.eye(count)[index[START]], HORIZON, available)
     return Game("reward", mdp, np.array(np.broadcast_to(expert, mdp.shape)))
 
@@ -60,7 +61,7 @@ def played(side: Side) -> Trace:
 
 
 def game_data() -> dict[str, Any]:
-    """Everything that the page needs, as JSON. Shares of actions and f are whole percentages."""
+    """Everything that the page needs. Shares of actions are percentages, f is in thousandths."""
     game, rounds = grid_game(), shown_rounds()
     sides = {}
     for side in SIDES:
@@ -90,8 +91,8 @@ def _frame(game: Game, policy: np.ndarray, f: np.ndarray) -> dict[str, Any]:
     visited = occupancy(game.mdp, policy).sum(0)
     states = visited.sum(-1)
     shares = visited / np.maximum(states, 1e-12)[:, None]
-    return {"visits": np.round(states, 2).tolist(), "actions": _percent(shares), "f": _percent(np.asarray(f)[0])}
+    return {"visits": np.round(states, 2).tolist(), "actions": _whole(100 * shares), "f": _whole(1000 * f[0])}
 
 
-def _percent(table: np.ndarray) -> list[list[int]]:
-    return np.rint(100 * table).astype(int).tolist()
+def _whole(table: np.ndarray) -> list[list[int]]:
+    return np.rint(table).astype(int).tolist()

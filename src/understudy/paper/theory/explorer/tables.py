@@ -23,7 +23,7 @@ import numpy as np
 from understudy.game import Moments
 from understudy.tabular import bounds, examples, stack
 from understudy.tabular.examples import Example, erring
-from understudy.tabular.mdp import FiniteMDP, Successors
+from understudy.tabular.mdp import FiniteMDP
 
 EPSILONS = tuple(2.0**-power for power in range(12, 0, -1))
 HORIZONS = (4, 8, 16, 32, 64, 128)
@@ -54,25 +54,25 @@ TASKS = (
         examples.loop,
         HORIZONS,
         WAYS_BACK,
-        "The reward is 1 in s₁. A wrong action leads to a detour, and the expert would return from it after H steps: 1 "
-        "in the paper, more with the slider. So a learner that may ask the expert on its own states loses H for an "
-        "error. Without these answers it never learns to return.",
+        "The reward is 1 in s₁. A wrong action leads to a detour, from which the expert would return after H steps: 1 "
+        "in the paper, more with the slider. On-Q moments also match the learner there, so an error costs H steps. "
+        "The other moments allow learners that never return.",
     ),
     Task(
         "CLIFF",
         lambda horizon, _: examples.cliff(horizon),
         HORIZONS,
         (1,),
-        "A wrong action leads over a cliff: −1 in each step from then on, and not even the expert could return. So H is "
-        "T, and on-Q moments are no better than off-Q moments: both gaps grow with T².",
+        "A wrong action leads over a cliff: −1 in each step from then on, and not even the expert could return. So H "
+        "is T, and on-Q moments are no better than off-Q moments: both gaps grow with T².",
     ),
     Task(
         "UNICYCLE",
         lambda horizon, _: examples.unicycle(horizon),
         HORIZONS,
         (1,),
-        "A wrong action is a fall, and a fall costs 1 in each of the remaining steps. H is T − 1, so the on-Q gap grows "
-        "with T² too.",
+        "A wrong action is a fall, and a fall costs 1 in each of the remaining steps. H is T − 1, so the on-Q gap "
+        "grows with T² too.",
     ),
     Task(
         "TREE",
@@ -168,7 +168,7 @@ def _padded(example: Example, states: int) -> Example:
 
 
 def tables() -> dict[str, Any]:
-    """Everything that the page needs, as JSON: cells [way back][T][ε][kind] of (payoff, gap, bound) by view and task."""
+    """Everything that the page needs: by task and view the cells [way back][T][ε][kind] of (payoff, gap, bound)."""
     return {"epsilons": EPSILONS, "kinds": KINDS, "tasks": [_task(task) for task in TASKS]}
 
 
