@@ -56,10 +56,10 @@ def test_the_numbers_are_those_of_the_table(opened):
     """LOOP, T = 32, ε = 1/1024."""
     assert opened.run(VALUE.format("epsilon")).startswith("1/1024")
     gap = 1 / 1024 * 31
-    assert float(opened.run(CELL.format(1, 2))) == pytest.approx(gap, rel=1e-3)
-    assert float(opened.run(CELL.format(2, 2))) == pytest.approx(32 * gap, rel=1e-3)
+    assert float(opened.run(CELL.format(1, 3))) == pytest.approx(gap, rel=1e-3)
+    assert float(opened.run(CELL.format(2, 3))) == pytest.approx(32 * gap, rel=1e-3)
     opened.click("#task label:nth-child(2)")
-    assert float(opened.run(CELL.format(3, 2))) == pytest.approx(1, rel=1e-3)
+    assert float(opened.run(CELL.format(3, 3))) == pytest.approx(1, rel=1e-3)
     assert "32" in opened.run(VALUE.format("back"))
     assert opened.run("document.getElementById('back').disabled")
 
@@ -74,8 +74,8 @@ def test_a_choice_redraws_the_curves(opened, choice):
 def test_nothing_is_drawn_where_no_learner_has_the_payoff(opened):
     opened.click("#task label:nth-child(2)")
     opened.run("const e = document.getElementById('epsilon'); e.value = e.max; e.dispatchEvent(new Event('input'))")
-    assert opened.run(CELL.format(2, 1)) == "none: εT > 1"
-    assert opened.run(CELL.format(2, 2)) == "–"
+    assert opened.run(CELL.format(2, 2)) == "none: εT > 1"
+    assert opened.run(CELL.format(2, 3)) == "–"
 
 
 @pytest.mark.parametrize("side", [1, 2])
