@@ -27,7 +27,7 @@ from understudy.tabular.mdp import FiniteMDP
 
 EPSILONS = tuple(2.0**-power for power in range(12, 0, -1))
 HORIZONS = (4, 8, 16, 32, 64, 128)
-TREE_HORIZONS = (2, 3, 4, 6, 8, 10, 12)
+TREE_HORIZONS = (2, 3, 4, 6, 8, 12)
 """A tree of 12 steps has 4,095 nodes."""
 WAYS_BACK = (1, 2, 4, 8, 16, 32, 64)
 KINDS: tuple[Moments, ...] = ("reward", "off-Q", "on-Q")
@@ -48,7 +48,7 @@ class Task(NamedTuple):
     about: str
 
 
-TASKS = (
+LOOP, CLIFF, UNICYCLE, TREE = TASKS = (
     Task(
         "LOOP",
         examples.loop,
@@ -85,6 +85,10 @@ TASKS = (
 )
 
 
+GROUPS = ((LOOP,), (CLIFF, UNICYCLE), (TREE,))
+"""Tasks that are measured together. Those of a group have the same horizons."""
+
+
 def away(example: Example, p: float) -> np.ndarray:
     """A learner that errs in the first step with probability p and never returns.
 
@@ -117,37 +121,42 @@ Views = dict[str, list[list[list[Cell | None]]]]
 """View ↦ cells [way back][ε][kind]. None: no such learner."""
 
 
-def task_cells(task: Task, horizon: int) -> tuple[Views, list[float]]:
-    """The cells of one T, and H by way back. One call of `measure`."""
-    made = [task.make(horizon, min(way_back, horizon)) for way_back in task.ways_back]  # a longer one has no end either
-    made = [_padded(example, max(len(one.states) for one in made)) for example in made]
-    wanted = [[learners(example, epsilon) for epsilon in EPSILONS] for example in made]
-    measured = [
-        (example, policy)
-        for example, rows in zip(made, wanted, strict=True)
-        for row in rows
-        for policy in row
-        if policy is not None
-    ]
-    owners = [example for example, _ in measured]
+def cells_of(tasks: Sequence[Task], horizon: int) -> list[tuple[Views, list[float]]]:
+    """For each task its cells of one T, and H by way back. One call of `measure`, whose compilation takes the time."""
+    # A way back that is longer than the episode has no end either.
+    made = [[task.make(horizon, min(way_back, horizon)) for way_back in task.ways_back] for task in tasks]
+    states = max(len(example.states) for examples_ in made for example in examples_)
+    made = [[_padded(example, states) for example in examples_] for examples_ in made]
+    rows = [[(example, learners(example, epsilon)) for epsilon in EPSILONS] for own in made for example in own]
+    pairs = {
+        id(policy): (example, policy) for one in rows for example, row in one for policy in row if policy is not None
+    }
+    cells = dict(zip(pairs, _measured(list(pairs.values())), strict=True))
+    seen = iter([[[cells.get(id(policy)) for policy in row] for _, row in one] for one in rows])
+    return [_views([next(seen) for _ in own], horizon) for own in made]
+
+
+def _measured(pairs: Sequence[tuple[Example, np.ndarray]]) -> list[list[Cell]]:
+    """The cells of each learner, by kind."""
+    owners = [example for example, _ in pairs]
     reports = bounds.measure(
         stack([one.mdp for one in owners]),
         np.stack([one.expert for one in owners]),
-        np.stack([policy for _, policy in measured]),
+        np.stack([policy for _, policy in pairs]),
         np.stack([one.reward for one in owners]),
     )
     by_kind = {one.moments: one for one in reports}  # of the on-Q ones the last, whose class is {r, −r}
-    columns = [
-        [Cell(*map(float, one)) for one in zip(report.payoff, report.gap, report.bound, strict=True)]
-        for report in (by_kind[kind] for kind in KINDS)
-    ]
-    cells = iter(zip(*columns, strict=True))
+    numbers = np.array([[by_kind[kind].payoff, by_kind[kind].gap, by_kind[kind].bound] for kind in KINDS])
+    return [[Cell(*map(float, kind)) for kind in one] for one in numbers.transpose(2, 0, 1)]
+
+
+def _views(by_way: Sequence[Sequence[Sequence[list[Cell] | None]]], horizon: int) -> tuple[Views, list[float]]:
+    """Both views of a task, from the cells of its learners [way back][ε], and H by way back."""
     views: Views = {view: [] for view in VIEWS}
     constants = []
-    for rows in wanted:
-        seen = [[None if policy is None else next(cells) for policy in row] for row in rows]
-        views["payoff"].append([[one and one[kind] for kind, one in enumerate(row[:3])] for row in seen])
-        views["learner"].append([list(row[3] or ()) for row in seen])
+    for rows in by_way:
+        views["payoff"].append([[one and one[kind] for kind, one in enumerate(row[:3])] for row in rows])
+        views["learner"].append([list(row[3] or ()) for row in rows])
         on_q = views["learner"][-1][0][2]
         assert on_q is not None
         constants.append(on_q.bound / (on_q.payoff * horizon))  # the bound is ε H T
@@ -155,12 +164,13 @@ def task_cells(task: Task, horizon: int) -> tuple[Views, list[float]]:
 
 
 def _padded(example: Example, states: int) -> Example:
-    """The same task with more states, which nobody reaches and which lead to s_1, so that MDPs have equal shapes."""
+    """The task with more states, which nobody reaches and which lead to state 1: MDPs of one shape are a batch."""
     missing = states - len(example.states)
     if missing == 0:
         return example
     index = np.concatenate([examples.successor_table(example), np.ones((missing, example.mdp.actions), int)])
-    mdp = FiniteMDP(index, np.eye(1, states)[0], example.mdp.horizon)
+    available = np.pad(example.mdp.available, ((0, missing), (0, 0)), constant_values=True)
+    mdp = FiniteMDP(index, np.eye(1, states)[0], example.mdp.horizon, available)
     rows = ((0, 0), (0, missing), (0, 0))
     expert = np.pad(example.expert, rows)
     expert[:, len(example.states) :, 0] = 1
@@ -169,11 +179,14 @@ def _padded(example: Example, states: int) -> Example:
 
 def tables() -> dict[str, Any]:
     """Everything that the page needs: by task and view the cells [way back][T][ε][kind] of (payoff, gap, bound)."""
-    return {"epsilons": EPSILONS, "kinds": KINDS, "tasks": [_task(task) for task in TASKS]}
+    tasks = []
+    for group in GROUPS:
+        by_horizon = [cells_of(group, horizon) for horizon in group[0].horizons]
+        tasks += [_task(task, [one[i] for one in by_horizon]) for i, task in enumerate(group)]
+    return {"epsilons": EPSILONS, "kinds": KINDS, "tasks": tasks}
 
 
-def _task(task: Task) -> dict[str, Any]:
-    by_horizon = [task_cells(task, horizon) for horizon in task.horizons]
+def _task(task: Task, by_horizon: Sequence[tuple[Views, list[float]]]) -> dict[str, Any]:
     ways = range(len(task.ways_back))
     return {
         "name": task.name,
