@@ -6,13 +6,14 @@ import re
 import numpy as np
 import pytest
 
+from understudy.core.errors import SettingError
 from understudy.paper.theory import command
 from understudy.paper.theory.explorer import page, rounds, tables
 from understudy.tabular import bounds, examples, imitation_gap, reward_box
 from understudy.tabular.games import Game
 from understudy.tabular.moments import q_box
 from understudy.tabular.recoverability import error_bound, plus_minus, recoverability
-from understudy.tabular.solvers import solve
+from understudy.tabular.solvers import solve, trace
 
 LOOP, CLIFF, UNICYCLE, TREE = tables.TASKS
 TOGETHER = {task: group for group in tables.GROUPS for task in group}
@@ -93,6 +94,14 @@ def test_a_longer_way_back_of_loop_costs_so_many_steps():
         example = examples.loop(12, way_back)
         constant = recoverability(example.mdp, example.expert, plus_minus(example.reward)).constant
         assert float(constant) == min(way_back, 11)
+
+
+def test_a_way_back_or_a_number_of_rounds_below_one_raises():
+    with pytest.raises(SettingError, match="way_back"):
+        examples.loop(8, 0)
+    game = rounds.grid_game()
+    with pytest.raises(SettingError, match="iterations"):
+        trace(game, reward_box(game.mdp), "primal", 0, rounds.ALPHA)
 
 
 def test_the_game_ends_near_the_experts_two_routes_and_shows_the_solvers_certificates():
