@@ -21,6 +21,7 @@ from pathlib import Path
 
 import api_reference
 import site_sections
+from understudy.paper.theory.explorer.page import write_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,6 +32,8 @@ OUTSIDE = {
     ROOT / "README.md": "index.md",
 }
 """Pages of the site that are not in docs, and their names there. README.md's place is the front page."""
+BUILT = {ROOT / "src" / "understudy" / "paper" / "theory" / "explorer" / "page.py": "theory-explorer.html"}
+"""Pages that Sphinx does not make, by the module that writes them: a link to the module leads to its page."""
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 FIGURE = re.compile(r"^!\[(?P<alt>[^\]]*)\]\((?P<file>images/games/\w+\.svg)\)$", re.MULTILINE)
@@ -58,7 +61,11 @@ def build(out: Path) -> int:
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
     stage(source)
-    return sphinx(source, html, out / "doctrees")
+    status = sphinx(source, html, out / "doctrees")
+    if not status:
+        for name in BUILT.values():
+            write_page(html / name)
+    return status
 
 
 def sphinx(source: Path, html: Path, trees: Path) -> int:
@@ -97,6 +104,8 @@ def relinked(link: re.Match[str], page: Path, target: Path, source: Path) -> str
     if not name or ":" in name:
         return link[0]
     file = (page.parent / name).resolve()
+    if file in BUILT:
+        return f'<a href="{Path(os.path.relpath(source / BUILT[file], target.parent)).as_posix()}">{link["text"]}</a>'
     if file in OUTSIDE:
         staged = source / OUTSIDE[file]
     elif file.is_relative_to(DOCS):

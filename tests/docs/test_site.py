@@ -67,6 +67,8 @@ def test_links_out_of_docs_lead_to_copies_and_pages_show_their_titles(tmp_path):
     assert "[](theory.md)" in text
     assert '<div class="game"><svg' in text.replace("\n", "")
     assert "[design.md]" not in (tmp_path / "source" / "contributing.md").read_text(encoding="utf-8")
+    theory = (tmp_path / "source" / "theory.md").read_text(encoding="utf-8")
+    assert '<a href="theory-explorer.html">The interactive page</a>' in theory
 
 
 def test_docstrings_keep_code_tables_and_stars():
@@ -144,6 +146,12 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(pages):
             target = (path.parent / name).resolve() if name else path
             assert target.is_file(), f"{path.name}: {link}"
             assert not anchor or target not in pages or anchor in pages[target].anchors, f"{path.name}: {link}"
+
+
+@pytest.mark.slow
+def test_the_site_has_the_interactive_page_and_links_to_it(site, pages):
+    assert all("theory-explorer.html" in pages[site / name].links for name in ("theory.html", "index.html"))
+    assert "understudy theory --page" in (site / "theory-explorer.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

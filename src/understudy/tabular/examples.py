@@ -7,7 +7,8 @@
     TREE        the rest of the episode, in another branch     1 for the expert's actions   (not given)
 
 The closed forms are for a learner that errs with probability p, in every state unless one is named. Dynamics are
-deterministic and stored as indices. Two deviations: s_x has the single action a_1, as in the paper's drawing, so its
+deterministic and stored as indices. LOOP can have a longer way back than the paper's one step: an error then costs
+that many steps. Two deviations: s_x has the single action a_1, as in the paper's drawing, so its
 reward is −1 and not −2. The paper gives TREE no reward; here the last action has reward 1 on the expert's path.
 """
 
@@ -36,10 +37,20 @@ class Example(NamedTuple):
     actions: tuple[str, ...]
 
 
-def loop(horizon: int) -> Example:
-    """LOOP: the expert stays in s_1 and returns to it from s_2. The wrong action leads to s_2 from every state."""
-    reward = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-    return _example("LOOP", horizon, [[1, 2], [2, 1], [1, 2]], [0, 1, 0], reward, ("s_0", "s_1", "s_2"))
+def loop(horizon: int, way_back: int = 1) -> Example:
+    """LOOP: the expert stays in s_1 and returns to it from s_2. The wrong action leads to s_2 from every state.
+
+    The expert needs `way_back` steps to return, through s_2, s_3, ... (one in the paper). Each costs the reward 1.
+    """
+    check_whole(1, way_back=way_back)
+    count = way_back + 2
+    ahead = [1, 2, *range(3, count), 1]
+    aside = [2, 1, *[2] * way_back]
+    reward = np.zeros((count, 2))
+    reward[1] = 1
+    states = tuple(f"s_{{{i}}}" if i > 9 else f"s_{i}" for i in range(count))
+    transitions = np.stack([ahead, aside], axis=1)
+    return _example("LOOP", horizon, transitions, [0, 1, *[0] * way_back], reward, states)
 
 
 def cliff(horizon: int) -> Example:

@@ -24,6 +24,7 @@ total variation. For the dual it is the paper's 1/δ'; its N is an unspecified p
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -191,14 +192,14 @@ class _Check(NamedTuple):
     payoff: Float[Array, ""]
 
 
-@partial(exact, static=("side", "max_checks"))
-def _solve(
-    game: Game, moments: MomentClass, delta: float | Array, alpha: float | Array, side: Side, max_checks: int
-) -> tuple[_Check, Int[Array, ""], Float[Array, " checks"]]:
-    """Play CHECK_EVERY rounds at a time until the certificate is at most δ.
+Sides = tuple[GameSide, GameSide]
+"""The policy's side and the moment function's. Their strategies are the x of `Game` and the parameter θ."""
 
-    The policy's strategy is the x of `Game`, the moment function's is its parameter θ.
-    """
+
+def _rounds(
+    game: Game, moments: MomentClass, alpha: float | Array, side: Side
+) -> tuple[Sides, Callable[[Sides], Sides], Callable[[Sides, Array], _Check]]:
+    """The sides before round 1, a round (lines 2 and 3), and π̂ and f̂ after n rounds with their certificate (line 4)."""
 
     def payoff(x: Table, theta: Array, key: Array) -> Float[Array, ""]:
         return jnp.sum(game.weights(x) * moments.embed(theta))
@@ -215,16 +216,25 @@ def _solve(
         policy_player = linear_best_response(lambda cost: game.strategy(game.lead(cost, alpha)))
         moment_player = projected_gradient(moments.project, STRIDE * moments.radius)
     one_round = primal if side == "primal" else dual
-    Sides = tuple[GameSide, GameSide]
 
-    def play(_: Array, sides: Sides) -> Sides:  # lines 2 and 3
+    def play(sides: Sides) -> Sides:
         return one_round(payoff, policy_player, moment_player, *sides, jax.random.key(0))[:2]  # nothing is random
 
-    def check(sides: Sides, n: Array) -> _Check:  # line 4
+    def check(sides: Sides, n: Array) -> _Check:
         policy, moment = sides
         f = moments.embed(moment.total / n)
         pi = game.policy(policy.total / n) if side == "primal" else game.respond(f, alpha)
         return _Check(pi, f, *certificate(game, moments, pi, f))
+
+    return (new_side(policy_player, x), new_side(moment_player, theta)), play, check
+
+
+@partial(exact, static=("side", "max_checks"))
+def _solve(
+    game: Game, moments: MomentClass, delta: float | Array, alpha: float | Array, side: Side, max_checks: int
+) -> tuple[_Check, Int[Array, ""], Float[Array, " checks"]]:
+    """Play CHECK_EVERY rounds at a time until the certificate is at most δ."""
+    sides, play, check = _rounds(game, moments, alpha, side)
 
     def unfinished(carry: tuple[Sides, _Check, Array, Array]) -> Array:
         _, last, checks, _ = carry
@@ -232,12 +242,49 @@ def _solve(
 
     def body(carry: tuple[Sides, _Check, Array, Array]) -> tuple[Sides, _Check, Array, Array]:
         sides, _, checks, certificates = carry
-        sides = jax.lax.fori_loop(0, CHECK_EVERY, play, sides)
+        sides = jax.lax.fori_loop(0, CHECK_EVERY, lambda _, now: play(now), sides)
         last = check(sides, (checks + 1) * CHECK_EVERY)
         return sides, last, checks + 1, certificates.at[checks].set(last.certificate)
 
-    sides = new_side(policy_player, x), new_side(moment_player, theta)
     first = check(sides, jnp.asarray(1))._replace(certificate=jnp.asarray(jnp.inf))
     start = sides, first, jnp.asarray(0), jnp.zeros(max_checks)
     _, last, checks, certificates = jax.lax.while_loop(unfinished, body, start)  # lines 1 and 5
     return last, checks, certificates
+
+
+class Trace(NamedTuple):
+    """Every round of a solver: entry n − 1 of each array is of round n."""
+
+    policies: Float[Array, "n t s a"]
+    """π̂_n, what `solve` returns after n rounds."""
+    fs: Float[Array, "n t s a"]
+    """f̂_n."""
+    certificates: Float[Array, " n"]
+    payoffs: Float[Array, " n"]
+    """sup_f U(π̂_n, f)."""
+    played_policies: Float[Array, "n t s a"]
+    """π_n, the policy's move in the round."""
+    played_fs: Float[Array, "n t s a"]
+    """f_n."""
+
+
+def trace(game: Game, moments: MomentClass, side: Side, iterations: int, alpha: float) -> Trace:
+    """The rounds that `solve` plays, one by one and without stopping. `alpha` is the dual's entropy weight."""
+    check_choice(("primal", "dual"), side=side)
+    check_whole(1, iterations=iterations)
+    check_positive(alpha=alpha)
+    return _trace(game, moments, alpha, side=side, iterations=iterations)
+
+
+@partial(exact, static=("side", "iterations"))
+def _trace(game: Game, moments: MomentClass, alpha: float | Array, side: Side, iterations: int) -> Trace:
+    start, play, check = _rounds(game, moments, alpha, side)
+
+    def one(before: Sides, n: Array) -> tuple[Sides, Trace]:
+        after = play(before)
+        # The side that runs no-regret has already moved on to the next round.
+        moved = (before[0], after[1]) if side == "primal" else (after[0], before[1])
+        played = game.policy(moved[0].strategy), moments.embed(moved[1].strategy)
+        return after, Trace(*check(after, n), *played)
+
+    return jax.lax.scan(one, start, jnp.arange(1, iterations + 1))[1]

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from understudy.core import display
-from understudy.core.errors import check_whole
+from understudy.core.errors import SettingError, check_whole
 from understudy.core.paths import check_file_path, check_new_file, check_own_file
+from understudy.core.storage import make_directory
 from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
 from understudy.paper.theory import figures, measurements
+from understudy.paper.theory.explorer.page import START, write_page
 from understudy.paper.theory.measurements import BoundCheck, ExampleRecoverability, GapGrowth, TreeCost
 from understudy.tabular.solvers import Solution
 from understudy.train.tables import write_csv
@@ -18,7 +20,9 @@ from understudy.train.tables import write_csv
 HEADER = ["part", "name", "class", "x", "value", *PROVENANCE]
 
 
-def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, full: bool = False) -> None:
+def theory_command(
+    out: str = "out/theory", mdps: int = 10_000, seed: int = 0, full: bool = False, page: str | None = None
+) -> None:
     """Measure the bounds of section 4 and the solvers of section 5 on finite MDPs.
 
     Args:
@@ -26,7 +30,11 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
         mdps: Random MDPs on which the upper bounds are checked.
         seed: Seed of the random MDPs.
         full: Also measure the solvers' iterations by δ, T, |S| and |A| (two more minutes).
+        page: Write the interactive page into this HTML file instead: bounds with sliders, and a game round by round.
     """
+    if page is not None:
+        _write_page(Path(page), full)
+        return
     check_whole(1, mdps=mdps)
     check_whole(0, seed=seed)
     directory = Path(out)
@@ -62,6 +70,17 @@ def theory_command(out: str = "out/theory", mdps: int = 10_000, seed: int = 0, f
         write_csv(directory / "theory-iterations.csv", header, [[*one, *made] for one in iterations])
         figures.draw_iterations(iterations, directory / "theory-iterations.png")
         print(f"Iterations: {directory}/theory-iterations.csv and .png")
+
+
+def _write_page(path: Path, full: bool) -> None:
+    if full:
+        raise SettingError("--page and --full: choose one, the page has no measurements of iterations")
+    check_own_file(path, START)
+    make_directory(path.parent)
+    start = time.perf_counter()
+    with display.working("tables of the page"):
+        write_page(path)
+    print(f"{time.perf_counter() - start:.0f} s. Open in a browser: {path}")
 
 
 def _check_directory(directory: Path, full: bool) -> None:

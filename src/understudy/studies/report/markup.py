@@ -45,14 +45,28 @@ def table(
 def page(title: str, generator: str, body: Sequence[str], chart_data: Sequence[Any]) -> str:
     """One self-contained HTML file with the style and the script of reports.
 
-    Its content security policy allows its own script, by its digest, and no other script or request.
-
     Args:
         generator: A meta element that marks what made the page.
         body: HTML of the sections.
         chart_data: `Chart.data` of each chart, in the order of their index.
     """
-    style, script = (resources.files(__package__).joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+    return document(title, generator, body, list(chart_data), report_style(), _asset("page.js"))
+
+
+def report_style() -> str:
+    """The style sheet of reports, for pages that look like them."""
+    return _asset("page.css")
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+def document(title: str, generator: str, body: Sequence[str], data: Any, style: str, script: str) -> str:
+    """One self-contained HTML file. The script finds `data` as JSON in the element with the id data.
+
+    Its content security policy allows its own script, by its digest, and no other script or request.
+    """
     script_digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_digest}'; img-src data:"
     return (
@@ -62,6 +76,6 @@ def page(title: str, generator: str, body: Sequence[str], chart_data: Sequence[A
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
         f"<style>{style}</style></head>\n"
         f"<body><main>{''.join(body)}</main>\n"
-        f'<script type="application/json" id="data">{script_json(list(chart_data))}</script>\n'
+        f'<script type="application/json" id="data">{script_json(data)}</script>\n'
         f"<script>{script}</script></body></html>\n"
     )
