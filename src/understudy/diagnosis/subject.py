@@ -13,7 +13,7 @@ from understudy.core.errors import DemonstrationError, SettingError, UnderstudyE
 from understudy.core.paths import checked_path
 from understudy.core.statistics import Sample
 from understudy.core.text import quoted
-from understudy.core.types import Spec
+from understudy.core.types import Continuous, Spec
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, Environment, GymnasiumEnvironment, make_unfinished
 from understudy.evaluation.returns import completed
