@@ -1,7 +1,7 @@
 """Ask a Stable-Baselines3 model with DAgger. Its zip is read without PyTorch and without Stable-Baselines3.
 
-`data/cartpole_ppo.zip` is PPO on CartPole-v1, a return of 500 of 500. The learner begins with one short demonstration
-and asks the model in the states that it visits itself. Expect a return near 500 after 300 to 2,000 answers.
+`data/cartpole_ppo.zip` is PPO on CartPole-v1, a return of 500 of 500. The learner begins with 25 demonstrated steps
+and asks the model in the states that it visits itself. Expect a return near 500 after some 1,000 answers.
 """
 
 from pathlib import Path

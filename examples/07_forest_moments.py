@@ -43,7 +43,7 @@ learners = {
     "DAeQuIL": us.daequil.preset("linear", moments=moments),
 }
 results = {name: us.imitate(one, demos, env, expert="scripted", holdout=0) for name, one in learners.items()}
-flown = {}
+flown = {}  # a deterministic policy flies one path, and a small change moves it by tens of metres
 for name, result in results.items():
     flown[name] = us.rollout(env, result.policy, episodes=1)
     print(f"{name}: {flown[name].returns[0]:.0f} m, {result.metrics['queries'][0][-1]:.0f} answers of the expert")
