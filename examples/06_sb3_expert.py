@@ -16,7 +16,8 @@ print(f"one demonstration of {demos.steps} steps")
 
 learner = us.dagger(rounds=4, gradient_steps=500, episodes_per_round=3, hidden=(32, 32))
 result = us.imitate(learner, demos, "CartPole-v1", expert=model, holdout=0)
-for number, (asked, mean) in enumerate(zip(result.metrics["queries"][0], result.metrics["return"][0], strict=True)):
+for number in range(1, learner.rounds):  # round 0 trains on the demonstration and collects nothing
+    asked, mean = (result.metrics[name][0][number] for name in ("queries", "return"))
     print(f"round {number}: {asked:.0f} answers so far, mean return of the round {mean:.0f}")
 
 score = result.evaluate("CartPole-v1", episodes=20, expert=model).scores()[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
+import numpy as np
 
 import understudy as us
 
@@ -42,20 +43,33 @@ learners = {
     "DAgger": us.dagger.preset("forest", rounds=5),
     "DAeQuIL": us.daequil.preset("linear", moments=moments),
 }
-results = {name: us.imitate(one, demos, env, expert="scripted", holdout=0) for name, one in learners.items()}
-flown = {}  # a deterministic policy flies one path, and a small change moves it by tens of metres
+results = {name: us.imitate(one, demos, env, expert="scripted", holdout=0, seeds=3) for name, one in learners.items()}
+flown = {}  # a deterministic policy flies one path, and a small change of it counts tens of metres: so three seeds
 for name, result in results.items():
-    flown[name] = us.rollout(env, result.policy, episodes=1)
-    print(f"{name}: {flown[name].returns[0]:.0f} m, {result.metrics['queries'][0][-1]:.0f} answers of the expert")
+    flown[name] = [us.rollout(env, policy, episodes=1) for policy in result.policies]
+    metres = [flight.returns[0] for flight in flown[name]]
+    answers = result.metrics["queries"][:, -1].mean()
+    print(f"{name}: {np.mean(metres):.0f} m (lowest {min(metres):.0f}), {answers:.0f} answers of the expert")
 
 # %% Picture
 figure, axes = plt.subplots(figsize=(4.5, 4.5), layout="constrained")
 for x, y, radius in TREES:
     axes.add_patch(plt.Circle((x, y), radius, color="tab:green", alpha=0.4))
-for name, episodes in flown.items():
-    path = episodes.steps.obs[0, : episodes.lengths[0]]
-    axes.plot(path[:, 1], path[:, 2], marker=".", label=name)
-axes.set(xlim=(0, 100), ylim=(0, 100), aspect="equal", title="The policies' flights")
+
+
+def draw(episodes, index, **style):
+    """The positions of one flight, to where it ended."""
+    path = [*episodes.steps.obs[index, : episodes.lengths[index]]]
+    path = np.array([*path, episodes.steps.next_obs[index, len(path) - 1]])
+    axes.plot(path[:, 1], path[:, 2], **style)
+
+
+for index in range(10):
+    draw(flights, index, color="lightgray", label="expert" if index == 0 else None)
+for seed in range(3):
+    draw(flown["DAeQuIL"][seed], 0, color="tab:blue", marker=".", label="DAeQuIL" if seed == 0 else None)
+    draw(flown["DAgger"][seed], 0, color="tab:red", marker="x", label="DAgger" if seed == 0 else None)
+axes.set(xlim=(0, 100), ylim=(0, 100), aspect="equal", title="Ten flights of the expert, three of each learner")
 axes.legend()
 
 out = Path("out/examples")

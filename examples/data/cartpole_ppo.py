@@ -9,7 +9,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.evaluation import evaluate_policy
 
 UNNEEDED = ["lr_schedule", "clip_range", "ep_info_buffer", "ep_success_buffer", "_last_obs", "_last_episode_starts"]
-"""What only continued training needs. It is left out, because functions are stored with the paths of their files."""
+"""Left out: loading makes it again, and functions would be stored with the paths of their files."""
 
 settings = {"n_steps": 512, "learning_rate": 1e-3, "policy_kwargs": {"net_arch": [32, 32]}}
 model = PPO("MlpPolicy", "CartPole-v1", seed=0, device="cpu", **settings)

@@ -37,7 +37,7 @@ PRINTED = {
     ],
     "07_forest_moments": [
         (rf"^DAgger: {NUMBER} m", 5, 25),
-        (rf"^DAeQuIL: {NUMBER} m", 0, 100),
+        (rf"^DAeQuIL: {NUMBER} m", 20, 100),
         (rf"^DAeQuIL: .* {NUMBER} answers", 100, 5000),
     ],
     "08_study": [
