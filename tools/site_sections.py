@@ -11,7 +11,7 @@ from understudy.algorithms import ALGORITHMS
 Sections = dict[str, list[str]]
 FRONT = "index"
 SECTIONS: Sections = {
-    "Get started": ["install", "quickstart", "bring-your-own"],
+    "Get started": ["install", "quickstart", "examples", "bring-your-own"],
     "Choose": ["choose", "taxonomy", "certificates", "benchmark"],
     "Guides": [
         *("demonstrations", "environments", "experts", "console", "studies", "statistics", "hardware", "selection"),

@@ -1,5 +1,5 @@
-"""Write the tables of docs/results/README.md from the CSV files next to it, and those of docs/benchmark.md and
-`overview_tables`.
+"""Write the tables of docs/results/README.md from the CSV files next to it, and those of docs/benchmark.md,
+`overview_tables` and `example_tables`.
 
     python tools/tables.py [FOLDER]
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import benchmark_tables
 import comparison
 import comparison_claims
+import example_tables
 import overview_tables
 import stored_files
 from understudy.core.errors import RunError, SettingError, UnderstudyError, unknown
@@ -37,6 +38,10 @@ def main(arguments: list[str]) -> int:
         pages = [page for page in overview_pages(results) if page.is_file()]
         overview = overview_tables.make_tables(results) if pages else {}
         written += [write_tables(page, overview) for page in pages]
+        if results == RESULTS:
+            written += [
+                write_tables(page, {"examples": example_tables.table(page, results)}) for page in example_tables.PAGES
+            ]
     except UnderstudyError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
