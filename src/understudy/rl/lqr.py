@@ -11,7 +11,7 @@ action u. Callers vmap over starting states.
 step. For S' and s' of the next time step, the quadratic form of the costs from t on is
 
     1. Q = H_t + F_t'S'F_t,   q = g_t + F_t'(S'f_t + s')
-    2. K_t = −Q_uu⁻¹ Q_ux,    k_t = −Q_uu⁻¹ q_u,    C_t = w_t Q_uu⁻¹, with eigenvalues of at least `floor`
+    2. K_t = −Q_uu⁻¹ Q_ux,    k_t = −Q_uu⁻¹ q_u,    C_t = w_t Q_uu⁻¹, with eigenvalues ≥ `floor`
     3. S = Q_xx + Q_xu K_t,   s = q_x + Q_xu k_t
 
 S and s do not depend on w. `improved` minimises the same costs, where p may differ from the previous controller p̂ only
@@ -21,8 +21,8 @@ by a KL divergence ε, and pays λ_t for each nat by which it differs from a pol
 
 With the dual variable η of the limit, the Lagrangian has the form of line 1, for the cost c_t − λ_t log π̄_t − η log p̂_t
 and the entropy weight w_t = λ_t + η. The divergence falls as η grows, so η is found by bisection of its logarithm. The
-actions are those of p̂'s mean plus v, and v is optimised: −log p̂_t = ½ v'Ĉ⁻¹v + constant does not depend on the state. In
-the coordinates (x, u) the terms of η must cancel in S, and in float32 they do not: no η keeps a small limit then.
+LQR problem is solved for v, where u is the mean of p̂ plus v: −log p̂_t = ½ v'Ĉ⁻¹v + constant does not depend on x. In
+the coordinates (x, u) the terms of η would have to cancel in S. In float32 they do not, if η is large.
 
 Reference: Levine and Abbeel, "Learning Neural Network Policies with Guided Policy Search under Unknown Dynamics"
 (2014), section 3. Deviation: the paper's penalty in line 4 is KL_t(π̄ ‖ p), which is no quadratic cost. Either is 0 only
@@ -197,7 +197,9 @@ def improved(
     It is the previous controller itself if no η in the bracket keeps the limit.
     """
     theirs, own = surprise(policy), surprise(previous._replace(gain=0 * previous.gain, offset=0 * previous.offset))
-    near, paid = _around(previous, dynamics, Quadratic(*(c + _times(weights, q) for c, q in zip(cost, theirs, strict=True))))
+    near, paid = _around(
+        previous, dynamics, Quadratic(*(c + _times(weights, q) for c, q in zip(cost, theirs, strict=True)))
+    )
 
     def at(eta: Float[Array, ""]) -> Improvement:
         total = Quadratic(*(c + eta * p for c, p in zip(paid, own, strict=True)))
