@@ -22,14 +22,15 @@ Reference: Levine and Abbeel, "Learning Neural Network Policies with Guided Poli
 (2014). Table 3 of "Of Moments and Matching" names guided policy search beside DAgger, as on-Q and primal.
 
 Deviations: the paper's prior of the dynamics is a mixture of Gaussians; here a time step's fit uses the steps near in
-time too. The penalty of line 5 is KL(p ‖ π̄), which has an LQR form; the paper's KL(π̄ ‖ p) has none. ε is multiplied by
-a factor for each start, which grows if the cost fell as the model predicted, and shrinks if not. KL_t is clipped in
-line 6. Costs are divided by their mean magnitude in the first round, so that λ and α do not depend on units, and
-actions beyond the bounds cost `bound_weight` more, because the model does not know of clipping. The policy's mean is
-squashed with tanh, and the targets are clipped to the bounds. π keeps its optimizer state from round to round, and acts
-without noise. Demonstrations serve to normalize states and to measure held-out payoffs; with `initial="cloned"` the
-first network clones them, and acts with noise in round 1 in place of controllers, as in Levine and Koltun, "Guided
-Policy Search" (2013), whose controllers start from demonstrations.
+time too. The penalty of line 5 is KL(p ‖ π̄), which has an LQR form; the paper's KL(π̄ ‖ p) has none. ε is multiplied
+by a factor for each start, which grows if the cost fell as the model predicted, and shrinks if not. KL_t is clipped in
+line 6. With `discount` below 1 the controllers' costs fade with time, which avoids some local optima. Costs are divided
+by their mean magnitude in the first round, so that λ and α do not depend on units, and actions beyond the bounds cost
+`bound_weight` more, because the model does not know of clipping. The policy's mean is squashed with tanh, and the
+targets are clipped to the bounds. π keeps its optimizer state from round to round, and acts without noise.
+Demonstrations serve to normalize states and to measure held-out payoffs; with `initial="cloned"` the first network
+clones them, and acts with noise in round 1 in place of controllers, as in Levine and Koltun, "Guided Policy Search"
+(2013), whose controllers start from demonstrations.
 """
 
 from dataclasses import replace
