@@ -263,11 +263,17 @@ class GPS(Algorithm):
         limit = self.limit * progress.factor * len(weights)
         found = improved(dynamics, cost, acted, limit, network, weights, jnp.square(self.least_std))  # line 5
         apart = divergence(found.controller, network, found.marginals)
+        apart = jnp.where(jnp.isfinite(apart), apart, LARGEST_STEP)  # an unstable model's states may overflow
         weights = weights + self.weight_lr * jnp.minimum(apart, LARGEST_STEP)  # line 6
         before, after = (expected_cost(cost, z).mean() for z in (forward(dynamics, acted), found.marginals))
         metrics = {"cost": samples.mean_cost, "moved": found.divergence, "apart": apart.mean()}
         metrics |= {"weights": weights.mean(), "factor": progress.factor}
-        return found.controller, weights, progress._replace(promised=before - after), metrics
+        return (
+            found.controller,
+            weights,
+            progress._replace(promised=jnp.nan_to_num(before - after, nan=0.0, posinf=0.0, neginf=0.0)),
+            metrics,
+        )
 
     def _cost(self, obs: Array, act: Array) -> Float[Array, ""]:
         assert callable(self.cost)
