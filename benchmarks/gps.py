@@ -33,7 +33,7 @@ from understudy.train.tables import provenance, write_csv
 
 TASKS = {"short": (0.2, 50), "near": (0.2, 200), "all": (float(np.pi), 200)}
 """How far from upright the pendulum starts, in rad, and the steps of an episode."""
-SETTINGS = {"conditions": 5, "episodes_per_round": 25}
+SETTINGS = {"conditions": 5, "episodes_per_round": 25, "discount": 0.9}
 COLUMNS = ["env", "learner", "seed", "first_controllers", "controllers", "network", "env_steps", "train_seconds"]
 
 
@@ -67,7 +67,7 @@ class Swing(Environment):
 class Options:
     seeds: int = 2
     """Seeds of each learner."""
-    rounds: int = 11
+    rounds: int = 16
     """Rounds of each learner."""
     initial: tuple[str, ...] = ("cloned", "random")
     """Values of `initial`."""

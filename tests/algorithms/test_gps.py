@@ -47,6 +47,33 @@ class Cart(Environment):
         return squares
 
 
+class Leaning(Environment):
+    """A pendulum with half of the gravity that leans by 0.1 or 0.2 rad and falls over within 50 steps."""
+
+    name: ClassVar[str] = "Leaning"
+
+    @property
+    def spec(self):
+        return Spec((3,), us.Continuous((-2.0,), (2.0,)), 50)
+
+    def reset(self, key):
+        angle = jnp.where(jax.random.bernoulli(key), 0.1, -0.2)
+        return jnp.stack([angle, 0.0]), observed(angle, 0.0)
+
+    def step(self, state, act, key):
+        speed = jnp.clip(state[1] + 0.05 * (7.5 * jnp.sin(state[0]) + 3 * jnp.clip(act[0], -2, 2)), -8, 8)
+        new = jnp.stack([state[0] + 0.05 * speed, speed])
+        cost = swing_up_cost(observed(*state), act)
+        return Timestep(new, observed(*new), -cost, jnp.array(False))
+
+    def cost(self):
+        return swing_up_cost
+
+
+def observed(angle, speed):
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle), speed])
+
+
 class Point(gymnasium.Env):
     """Cart in Gymnasium; with `random_starts` a reset does not heed its seed."""
 
@@ -110,6 +137,16 @@ def test_the_network_agrees_with_the_controllers():
     policy = jax.tree.map(jnp.asarray, result.policy.policy)
     own = rollout(Cart(), policy, 4, starts=np.asarray(states[-1].starts))
     assert -own.returns.mean() / 20 < 1.3 * result.metrics["cost"][0, -1]
+
+
+def test_controllers_with_a_discount_learn_to_hold_an_unstable_pendulum():
+    """From zero torque: without a discount a fall all the way round is a local optimum."""
+    sizes = {"rounds": 16, "conditions": 2, "episodes_per_round": 20, "gradient_steps": 10, "hidden": (8,)}
+    demonstrations = us.record(Leaning(), us.Pendulum().expert(), episodes=2, seed=1)
+    learner = us.gps(**sizes, discount=0.9, weight=1e-6, weight_lr=0.0)
+    costs = us.imitate(learner, demonstrations, Leaning(), holdout=0.0).metrics["cost"][0]
+    assert costs[1] > 2
+    assert costs[-1] < 0.1
 
 
 def test_dual_variables_grow_where_controller_and_network_differ():
@@ -235,6 +272,8 @@ def test_costs_that_do_not_fit_are_refused_in_one_line(cost, words):
         {"conditions": 0},
         {"width": 0},
         {"ridge": 0.0},
+        {"discount": 0.0},
+        {"discount": 1.1},
     ],
 )
 def test_impossible_settings_are_refused(setting):

@@ -136,6 +136,27 @@ def test_a_limited_step_lowers_the_cost_and_uses_its_limit(limit):
     assert float(expected_cost(cost, found.marginals).sum()) < float(expected_cost(cost, forward(dynamics, own)).sum())
 
 
+@pytest.mark.parametrize("limit", [0.1, 3.0])
+def test_float32_suffices_for_a_small_step_in_an_unstable_system(limit):
+    """The controller does not hold the state, so costs are large, and so is the η of a small step."""
+    with jax.enable_x64(False):
+        dynamics, cost = jax.tree.map(lambda x: x.astype(jnp.float32), system(60))
+        unstable = dynamics._replace(matrix=dynamics.matrix.at[:, 0, 0].set(1.3))
+        own = jax.tree.map(lambda x: x.astype(jnp.float32), controller(60, (-8.0, -4.0), 0.5, 0.01))
+        found = improved(unstable, cost, own, jnp.asarray(limit, jnp.float32), own, jnp.zeros(60, jnp.float32))
+        assert 0.9 * limit < float(found.divergence) <= limit
+        costs = [expected_cost(cost, z).sum() for z in (found.marginals, forward(unstable, own))]
+        assert float(costs[0]) < float(costs[1])
+
+
+def test_noise_that_is_as_small_as_the_floor_does_not_use_up_the_limit():
+    dynamics, cost = system(20)
+    own = controller(20, noise=0.04)
+    found = improved(dynamics, cost, own, jnp.asarray(1e-3), own, jnp.zeros(20), 0.04)
+    assert 0.95e-3 < float(found.divergence) <= 1e-3
+    np.testing.assert_allclose(found.controller.noise, 0.04, rtol=1e-6)
+
+
 def test_a_larger_limit_costs_less():
     dynamics, cost = system(20)
     own = controller(20)

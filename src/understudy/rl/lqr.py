@@ -11,7 +11,7 @@ action u. Callers vmap over starting states.
 step. For S' and s' of the next time step, the quadratic form of the costs from t on is
 
     1. Q = H_t + F_t'S'F_t,   q = g_t + F_t'(S'f_t + s')
-    2. K_t = −Q_uu⁻¹ Q_ux,    k_t = −Q_uu⁻¹ q_u,    C_t = w_t Q_uu⁻¹
+    2. K_t = −Q_uu⁻¹ Q_ux,    k_t = −Q_uu⁻¹ q_u,    C_t = w_t Q_uu⁻¹, with eigenvalues ≥ `floor`
     3. S = Q_xx + Q_xu K_t,   s = q_x + Q_xu k_t
 
 S and s do not depend on w. `improved` minimises the same costs, where p may differ from the previous controller p̂ only
@@ -20,7 +20,9 @@ by a KL divergence ε, and pays λ_t for each nat by which it differs from a pol
     4. min over p of Σ E[c_t] + Σ λ_t KL_t(p ‖ π̄)   such that   Σ KL_t(p ‖ p̂) ≤ ε
 
 With the dual variable η of the limit, the Lagrangian has the form of line 1, for the cost c_t − λ_t log π̄_t − η log p̂_t
-and the entropy weight w_t = λ_t + η. The divergence falls as η grows, so η is found by bisection of its logarithm.
+and the entropy weight w_t = λ_t + η. The divergence falls as η grows, so η is found by bisection of its logarithm. The
+LQR problem is solved for v, where u is the mean of p̂ plus v: −log p̂_t = ½ v'Ĉ⁻¹v + constant does not depend on x. In
+the coordinates (x, u) the terms of η would have to cancel in S. In float32 they do not, if η is large.
 
 Reference: Levine and Abbeel, "Learning Neural Network Policies with Guided Policy Search under Unknown Dynamics"
 (2014), section 3. Deviation: the paper's penalty in line 4 is KL_t(π̄ ‖ p), which is no quadratic cost. Either is 0 only
@@ -111,9 +113,8 @@ class Progress(NamedTuple):
 def backward(
     dynamics: Dynamics, cost: Quadratic, entropy: Float[Array, " t"], floor: float | Array = 0.0
 ) -> Controller:
-    """Lines 1 to 3: the best controller for costs minus entropy. `floor` is added to the variances of its actions."""
+    """Lines 1 to 3: the best controller for costs minus entropy. `floor` is the least variance of its actions."""
     size = dynamics.offset.shape[1]
-    least = floor * jnp.eye(cost.gradient.shape[1] - size)
 
     def earlier(
         later: tuple[Array, Array], here: tuple[Array, Array, Array, Array, Array]
@@ -124,9 +125,9 @@ def backward(
         inverse = _symmetric(jnp.linalg.inv(quadratic[size:, size:]))
         gain, constant = -inverse @ quadratic[size:, :size], -inverse @ q[size:]  # line 2
         value = _symmetric(quadratic[:size, :size] + quadratic[:size, size:] @ gain)  # line 3
-        return (value, q[:size] + quadratic[:size, size:] @ constant), Controller(
-            gain, constant, weight * inverse + least
-        )
+        variances, axes = jnp.linalg.eigh(weight * inverse)
+        noise = (axes * jnp.maximum(variances, floor)) @ axes.T
+        return (value, q[:size] + quadratic[:size, size:] @ constant), Controller(gain, constant, noise)
 
     end = jnp.zeros((size, size), cost.hessian.dtype), jnp.zeros(size, cost.hessian.dtype)
     steps = (dynamics.matrix, dynamics.offset, cost.hessian, cost.gradient, entropy)
@@ -195,11 +196,15 @@ def improved(
 
     It is the previous controller itself if no η in the bracket keeps the limit.
     """
-    own, theirs = surprise(previous), surprise(policy)
+    theirs, own = surprise(policy), surprise(previous._replace(gain=0 * previous.gain, offset=0 * previous.offset))
+    near, paid = _around(
+        previous, dynamics, Quadratic(*(c + _times(weights, q) for c, q in zip(cost, theirs, strict=True)))
+    )
 
     def at(eta: Float[Array, ""]) -> Improvement:
-        total = Quadratic(*(c + eta * p + _times(weights, q) for c, p, q in zip(cost, own, theirs, strict=True)))
-        controller = backward(dynamics, total, eta + weights, floor)
+        total = Quadratic(*(c + eta * p for c, p in zip(paid, own, strict=True)))
+        change = backward(near, total, eta + weights, floor)
+        controller = Controller(previous.gain + change.gain, previous.offset + change.offset, change.noise)
         marginals = forward(dynamics, controller)
         return Improvement(controller, eta, divergence(controller, previous, marginals).sum(), marginals)
 
@@ -214,6 +219,19 @@ def improved(
     nothing = jnp.zeros((), limit.dtype)
     kept = Improvement(previous, jnp.full((), jnp.inf, limit.dtype), nothing, forward(dynamics, previous))
     return jax.tree.map(lambda new, old: jnp.where(found.divergence <= limit, new, old), found, kept)
+
+
+def _around(controller: Controller, dynamics: Dynamics, cost: Quadratic) -> tuple[Dynamics, Quadratic]:
+    """Dynamics and cost of (x, v) for u = Kx + k + v. The cost lacks its constant."""
+    time, acts, size = controller.gain.shape
+    zeros = jnp.zeros((time, size), controller.offset.dtype)
+    eye = jnp.broadcast_to(jnp.eye(size + acts, dtype=zeros.dtype), (time, size + acts, size + acts))
+    turn, shift = eye.at[:, size:, :size].set(controller.gain), jnp.concatenate([zeros, controller.offset], axis=1)
+    moved = dynamics.offset + jnp.einsum("txz,tz->tx", dynamics.matrix, shift)
+    slope = cost.gradient + jnp.einsum("tyz,tz->ty", cost.hessian, shift)
+    hessian, gradient = jnp.swapaxes(turn, 1, 2) @ cost.hessian @ turn, jnp.einsum("tzy,tz->ty", turn, slope)
+    near = dynamics._replace(matrix=dynamics.matrix @ turn, offset=moved)
+    return near, Quadratic(hessian, gradient, cost.constant)
 
 
 def _times(weights: Float[Array, " t"], values: Float[Array, "t ..."]) -> Float[Array, "t ..."]:

@@ -22,14 +22,15 @@ Reference: Levine and Abbeel, "Learning Neural Network Policies with Guided Poli
 (2014). Table 3 of "Of Moments and Matching" names guided policy search beside DAgger, as on-Q and primal.
 
 Deviations: the paper's prior of the dynamics is a mixture of Gaussians; here a time step's fit uses the steps near in
-time too. The penalty of line 5 is KL(p ‖ π̄), which has an LQR form; the paper's KL(π̄ ‖ p) has none. ε is multiplied by
-a factor for each start, which grows if the cost fell as the model predicted, and shrinks if not. KL_t is clipped in
-line 6. Costs are divided by their mean magnitude in the first round, so that λ and α do not depend on units, and
-actions beyond the bounds cost `bound_weight` more, because the model does not know of clipping. The policy's mean is
-squashed with tanh, and the targets are clipped to the bounds. π keeps its optimizer state from round to round, and acts
-without noise. Demonstrations serve to normalize states and to measure held-out payoffs; with `initial="cloned"` the
-first network clones them, and acts with noise in round 1 in place of controllers, as in Levine and Koltun, "Guided
-Policy Search" (2013), whose controllers start from demonstrations.
+time too. The penalty of line 5 is KL(p ‖ π̄), which has an LQR form; the paper's KL(π̄ ‖ p) has none. ε is multiplied
+by a factor for each start, which grows if the cost fell as the model predicted, and shrinks if not. KL_t is clipped in
+line 6. With `discount` below 1 the controllers' costs fade with time, which avoids some local optima. Costs are divided
+by their mean magnitude in the first round, so that λ and α do not depend on units, and actions beyond the bounds cost
+`bound_weight` more, because the model does not know of clipping. The policy's mean is squashed with tanh, and the
+targets are clipped to the bounds. π keeps its optimizer state from round to round, and acts without noise.
+Demonstrations serve to normalize states and to measure held-out payoffs; with `initial="cloned"` the first network
+clones them, and acts with noise in round 1 in place of controllers, as in Levine and Koltun, "Guided Policy Search"
+(2013), whose controllers start from demonstrations.
 """
 
 from dataclasses import replace
@@ -53,7 +54,7 @@ from understudy.policies import Deterministic, Normalized, Policy, start
 from understudy.policies.normalization import Normalization
 from understudy.rl.controllers import StartControllers
 from understudy.rl.linear_dynamics import fit_controller, fit_dynamics
-from understudy.rl.lqr import Controller, Progress, divergence, expected_cost, forward, improved
+from understudy.rl.lqr import Controller, Progress, Quadratic, divergence, expected_cost, forward, improved
 from understudy.rl.trajectories import Samples, as_episodes, quadratic_cost
 
 LARGEST_STEP = 10.0
@@ -109,6 +110,8 @@ class GPS(Algorithm):
     """Episodes collected per round, the same number from each start."""
     rounds: int = eqx.field(static=True, default=21)
     """Rounds. The first has no episodes."""
+    discount: float = 1.0
+    """Weight of a time step's cost relative to the step before, as the controllers see it."""
     initial: Literal["random", "cloned"] = eqx.field(static=True, default="random")
     """Actions in the first episodes: noise, or those of a network that clones the demonstrations, with noise."""
     initial_std: float = 0.5
@@ -141,6 +144,8 @@ class GPS(Algorithm):
         check_positive(initial_std=self.initial_std, least_std=self.least_std, limit=self.limit, ridge=self.ridge)
         check_positive(weight=self.weight, lr=self.lr)
         check_not_negative(weight_lr=self.weight_lr, bound_weight=self.bound_weight)
+        if not 0 < self.discount <= 1:
+            raise SettingError(f"discount is {self.discount}: it must be above 0, and at most 1")
         check_whole(1, conditions=self.conditions, rounds=self.rounds, width=self.width, batch_size=self.batch_size)
         check_whole(1, gradient_steps=self.gradient_steps, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden)
@@ -251,15 +256,24 @@ class GPS(Algorithm):
         network = fit_controller(states, state.policy.mode(start(samples.mask.shape), states), noise, *near)
         # Executed actions are clipped: beyond the bounds only the controller's own mean knows what it would cost.
         cost = quadratic_cost(partial(self._scaled_cost, state), states, acted.mean(states), samples.mask)
-        progress = progress.after(samples.mean_cost / state.scale)
+        fade = self.discount ** jnp.arange(len(weights))
+        fade = fade / fade.mean()
+        cost = Quadratic(*(fade.reshape(-1, *(1,) * (x.ndim - 1)) * x for x in cost))
+        progress = progress.after(samples._replace(cost=samples.cost * fade[:, None]).mean_cost / state.scale)
         limit = self.limit * progress.factor * len(weights)
         found = improved(dynamics, cost, acted, limit, network, weights, jnp.square(self.least_std))  # line 5
         apart = divergence(found.controller, network, found.marginals)
+        apart = jnp.where(jnp.isfinite(apart), apart, LARGEST_STEP)  # an unstable model's states may overflow
         weights = weights + self.weight_lr * jnp.minimum(apart, LARGEST_STEP)  # line 6
         before, after = (expected_cost(cost, z).mean() for z in (forward(dynamics, acted), found.marginals))
-        metrics = {"cost": progress.cost * state.scale, "moved": found.divergence, "apart": apart.mean()}
+        metrics = {"cost": samples.mean_cost, "moved": found.divergence, "apart": apart.mean()}
         metrics |= {"weights": weights.mean(), "factor": progress.factor}
-        return found.controller, weights, progress._replace(promised=before - after), metrics
+        return (
+            found.controller,
+            weights,
+            progress._replace(promised=jnp.nan_to_num(before - after, nan=0.0, posinf=0.0, neginf=0.0)),
+            metrics,
+        )
 
     def _cost(self, obs: Array, act: Array) -> Float[Array, ""]:
         assert callable(self.cost)
