@@ -80,7 +80,8 @@ class NextMoments(eqx.Module):
         moments = cls(normalization, jnp.ones(size), directions, phases, pairs, timed, spec.critic_obs)
         rows = demonstrations.evenly_spaced(min(MAX_STEPS, demonstrations.steps.t.shape[0]))
         shown = take(demonstrations.steps, rows)
-        points = jnp.where(shown.known_next[:, None], moments.points(shown)[:, : size - timed], jnp.nan)
+        once = jnp.concatenate([jnp.ones(1, bool), rows[1:] != rows[:-1]])  # rows repeat where data are padded
+        points = jnp.where((shown.known_next & once)[:, None], moments.points(shown)[:, : size - timed], jnp.nan)
         spread = jnp.nan_to_num(jnp.nanstd(points, axis=0))
         spread = jnp.maximum(spread, LEAST * spread.max())
         spread = jnp.where(spread > 0, spread, 1.0)
