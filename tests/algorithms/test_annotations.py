@@ -11,6 +11,7 @@ import understudy as us
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # 21 algorithms, most with two kinds of actions: every one compiles
 def test_annotations_hold_at_run_time():
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(

@@ -58,7 +58,7 @@ class InverseQ(RLPlayer):
     """Take the value of the next state from target networks, without a gradient."""
 
     @property
-    def discount(self) -> float:
+    def discount(self) -> float | Array:
         return self.player.discount
 
     @property
