@@ -42,6 +42,10 @@ class Blurred(us.Environment):
         state, obs = self.line.reset(key)
         return state, self.observed(obs)
 
+    def set_state(self, obs, t):
+        state, seen = self.line.set_state(obs[:2], t)
+        return state, self.observed(seen)
+
     def step(self, state, act, key):
         new = self.line.step(state, act, key)
         return new._replace(obs=self.observed(new.obs))
@@ -77,7 +81,8 @@ def test_an_unseen_number_changes_nothing_and_a_seen_one_does(name, kind):
     assert same(first, second)
     # Soft Q-learning's critics are its policy, and these have no other function of states.
     soft_q_alone = name in ("sqil", "iqlearn", "iqlearn_offline") and kind == "discrete"
-    if not soft_q_alone:
+    no_signal = name == "thrifty_dagger"  # its critic is of success, which this task does not report
+    if not (soft_q_alone or no_signal):
         assert not same(first, trained(name, kind, 1.0, None)), "a critic that sees all is another one"
 
 

@@ -22,8 +22,8 @@ SHORT = {
     "study report": ["--no-clips"],
 }
 """Options that shorten the commands of the pages."""
-NOT_RUN = ("reproduce", "benchmark", "--ray", "--resume", "console")
-"""Commands of the pages that take hours, a cluster, a person, or a run that was interrupted."""
+NOT_RUN = ("reproduce", "benchmark", "--ray", "--resume", "--compare", "console")
+"""Commands of the pages that take hours, a cluster, a person, an interrupted run, or two studies."""
 FRAGMENTS = ("CONTRIBUTING.md",)
 """Pages whose Python blocks are parts of a file."""
 MIXED = "bring-your-own.md"

@@ -123,13 +123,14 @@ def make_demonstrations(folder: Path) -> list[Path]:
 
 def check_demonstrations(d: us.Demonstrations) -> None:
     steps = int(d.lengths.sum())
-    assert d.observations.shape[0] == d.actions.shape[0] == steps
+    assert d.observations.shape[0] == steps
+    assert not d.has_actions or d.actions.shape[0] == steps
     assert (d.lengths >= 1).all()
     assert d.lengths.max() <= d.horizon <= MOST_STEPS
     assert d.observations.dtype == np.float32
-    for array in (d.observations, d.actions, d.next_observations, d.rewards):
+    for array in (d.observations, d.recorded_actions, d.next_observations, d.rewards):
         assert array is None or np.isfinite(array).all()
-    assert not d.action_space.outside(d.actions).any()
+    assert not d.has_actions or not d.action_space.outside(d.actions).any()
     assert d.spec.action_size <= MOST_ACTIONS
     assert d.env is None or d.env.isprintable()
     assert d.ends in ("time_limit", "terminal")

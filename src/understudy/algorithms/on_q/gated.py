@@ -12,6 +12,7 @@ the gate (`ensemble_dagger`, `thrifty_dagger`, `hg_dagger`). K members, each wit
 (Oza and Russell, "Online Bagging and Boosting", 2001).
 """
 
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -148,12 +149,16 @@ class GatedCloning(Algorithm):
             for k in jax.random.split(policy_key, self.ensemble_size)
         ]
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *policies)
-        steps = len(demonstrations.steps.t) + len(aggregated.steps.t)
-        counts = jax.random.poisson(count_key, 1.0, (self.ensemble_size, steps)).astype(jnp.int32)  # line 1
-        members = Member(stacked, counts)
+        sides = zip(jax.random.split(count_key), (demonstrations, aggregated), strict=True)
+        members = Member(stacked, jnp.concatenate([self._counts(k, len(side.steps.t)) for k, side in sides], axis=1))
         return Cloned(
             members, self._members_player().init(members), Normalization.fit(spec, demonstrations), aggregated
         )
+
+    def _counts(self, key: Key[Array, ""], steps: int) -> Int[Array, "k n"]:
+        """Line 1. A key for each step, so that padding changes no counts."""
+        keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(steps))
+        return jax.vmap(lambda k: jax.random.poisson(k, 1.0, (self.ensemble_size,)))(keys).T.astype(jnp.int32)
 
     def fit(self, cloned: Cloned, data: RoundData, key: Key[Array, ""]) -> tuple[Cloned, Float[Array, ""]]:
         """The ensemble after a round's answers, and its mean loss."""
