@@ -132,7 +132,7 @@ class Collector:
         return None
 
     def ahead(self, request: Request) -> None:
-        """Called once the update that `gather` has collected for has begun: request the data of the next one."""
+        """Request the data of the next update. Called in a thread, while the update on gathered data runs."""
 
 
 class Nothing(InProgram):

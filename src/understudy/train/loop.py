@@ -145,7 +145,7 @@ class _Loop:
         first, several = len(self.records), len(self.programs) > 1
         with ExitStack() as stack:
             interrupt = stack.enter_context(_interruptible())
-            threads = stack.enter_context(ThreadPoolExecutor(len(self.programs)))
+            threads = stack.enter_context(ThreadPoolExecutor(len(self.programs) + 1))
             stack.enter_context(self.collector.opened(first))
             for index in range(first, self.algorithm.rounds):
                 if (interrupt.is_set() and (self.records or self.unread)) or self._over():
@@ -156,13 +156,12 @@ class _Loop:
                 for call in range(self.collector.calls_per_round):
                     request = self._request(index, call)
                     self._gather(request)
-                    if several:  # the calls below wait for the programs
-                        self.collector.ahead(request)
+                    # In a thread of its own: a call may return only when the device has nearly finished.
+                    asked = threads.submit(self.collector.ahead, request)
                     # The first call compiles, which one program does for all; then they run in parallel.
                     each = map if (index == first and call == 0) or not several else threads.map
                     calls.append(list(each(lambda p, at=(index, call): p.advance(*at, wait=several), self.programs)))
-                    if not several:  # the device computes, the host has time
-                        self.collector.ahead(request)
+                    asked.result()
                     # Read the previous round's records while the device computes this round.
                     if self.unread:
                         self._read(progress)
