@@ -1,9 +1,12 @@
 """How often certificates hold, how tight they are, and how fast they are computed.
 
     python benchmarks/certificates.py
+    python benchmarks/certificates.py --parts q-moments      # the other rows of the file stay
 
     finite     random finite MDPs with exact gaps. The class is the unit ball of the one-hot kernel's space, {r(s, a):
                ‖r‖₂ ≤ 1}. Half of the rewards are drawn uniformly from its sphere, half are the worst for the learner.
+    q-moments  the same MDPs, with one-hot (t, s, a): off-Q and on-Q moments with ‖Q‖ = T, and on-Q ones with
+               ‖A^{π_E}‖ = H = 1
     tasks      Forest, Pendulum and CartPole. A learner is the expert with noise. Rewards are drawn from the unit sphere
                of a Gaussian kernel's space, or are the worst for the learner; many episodes measure their gap.
     kernels    the same with the bandwidth h halved and doubled
@@ -14,13 +17,14 @@ test). `informative` is the share of bounds below the largest possible gap. Tigh
 over the cases whose gap is above 1% of the largest possible one.
 """
 
+import csv
 import os
 import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tyro
@@ -31,12 +35,20 @@ from understudy.collect.acting import acting_expert
 from understudy.collect.recorder import Episodes
 from understudy.collect.rollouts import rollout
 from understudy.core.types import Continuous
-from understudy.evaluation.certificates import SAMPLE_DIAMETER, episode_steps, joined
-from understudy.evaluation.concentration import bootstrap_width, pilots_of, randomization_test, two_samples, width
+from understudy.evaluation.certificates import DIFFERENCE_DIAMETER, SAMPLE_DIAMETER, episode_steps, joined
+from understudy.evaluation.concentration import (
+    Contrast,
+    bootstrap_width,
+    one_sample,
+    pilots_of,
+    randomization_test,
+    two_samples,
+    width,
+)
 from understudy.evaluation.embeddings import Kernel, Steps, episode_gram, gram
 from understudy.tabular import imitation_gap
 from understudy.tabular.bounds import random_instances
-from understudy.tabular.planning import occupancy
+from understudy.tabular.planning import advantages, occupancy, q_values
 from understudy.train.tables import provenance, write_csv
 
 HERE = Path(__file__).parent
@@ -58,10 +70,14 @@ HEADER += [
 
 @dataclass(frozen=True)
 class Options:
+    parts: tuple[Literal["speed", "finite", "q-moments", "tasks"], ...] = ("speed", "finite", "q-moments", "tasks")
+    """What to measure."""
     mdps: int = 1000
     """Finite MDPs."""
     episodes: tuple[int, ...] = (25, 100)
     """Episodes a side."""
+    q_episodes: tuple[int, ...] = (25, 100, 400)
+    """Episodes for Q-moments."""
     cases: int = 100
     """Cases of each task: rewards, and samples of episodes."""
     pool: int = 200
@@ -99,11 +115,15 @@ def judged(inner: np.ndarray, count: int, horizon: int, gap: float, random: np.r
     """The certificate of `count` episodes a side, the expert's first."""
     pilots = pilots_of(count)
     contrast = two_samples(inner, (count, count), (pilots, pilots), SAMPLE_DIAMETER)
+    return certified(contrast, horizon, gap, 2**0.5 * horizon, random)
+
+
+def certified(contrast: Contrast, factor: float, gap: float, largest: float, random: np.random.Generator) -> Case:
     bound, boot = (
-        horizon * (contrast.norm + error) for error in (width(contrast, 0.05), bootstrap_width(contrast, 0.05, random))
+        factor * (contrast.norm + error) for error in (width(contrast, 0.05), bootstrap_width(contrast, 0.05, random))
     )
     different = randomization_test(contrast, 0.05, random).p_value <= 0.05
-    return Case(gap, bound, boot, 2**0.5 * horizon, different)
+    return Case(gap, bound, boot, largest, different)
 
 
 # Finite MDPs
@@ -113,16 +133,40 @@ def walk(transitions: Any, initial: Any, policy: Any, count: int, random: np.ran
     """(count, S · A): how often each pair was visited in each episode, divided by T."""
     horizon, states, actions = policy.shape
     visits = np.zeros((count, states * actions))
-
-    def drawn(probabilities: np.ndarray) -> np.ndarray:
-        return (probabilities.cumsum(-1) < random.random((count, 1))).sum(-1).clip(max=probabilities.shape[-1] - 1)
-
-    state = drawn(np.broadcast_to(initial, (count, states)))
-    for t in range(horizon):
-        action = drawn(policy[t, state])
+    for _, state, action in steps(transitions, initial, policy, count, random):
         visits[np.arange(count), state * actions + action] += 1 / horizon
-        state = drawn(transitions[state, action])
     return visits
+
+
+def steps(
+    transitions: Any, initial: Any, policy: Any, count: int, random: np.random.Generator
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """(t, states, actions) of `count` episodes."""
+    state = drawn(np.broadcast_to(initial, (count, len(initial))), random)
+    for t in range(len(policy)):
+        action = drawn(policy[t, state], random)
+        yield t, state, action
+        state = drawn(transitions[state, action], random)
+
+
+def drawn(probabilities: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """An index for each row."""
+    below = probabilities.cumsum(-1) < random.random((len(probabilities), 1))
+    return below.sum(-1).clip(max=probabilities.shape[-1] - 1)
+
+
+def differences(
+    transitions: Any, initial: Any, policies: dict[str, Any], acting: str, count: int, random: np.random.Generator
+) -> np.ndarray:
+    """(count, T · S · A): the learner's actions minus the expert's in the states of who acts, divided by T."""
+    expert, learner = policies["expert"], policies["learner"]
+    horizon, states, actions = expert.shape
+    vectors, each = np.zeros((count, horizon, states, actions)), np.arange(count)
+    for t, state, action in steps(transitions, initial, policies[acting], count, random):
+        answer = action if acting == "expert" else drawn(expert[t, state], random)
+        vectors[each, t, state] = learner[t, state] / horizon
+        vectors[each, t, state, answer] -= 1 / horizon
+    return vectors.reshape(count, -1)
 
 
 def finite(options: Options) -> Iterator[list[Any]]:
@@ -145,6 +189,31 @@ def finite(options: Options) -> Iterator[list[Any]]:
                 found[count].append(judged(vectors @ vectors.T, count, horizon, float(gaps[index]), random))
     for count in options.episodes:
         yield from summary("finite MDPs", "one-hot (s, a)", count, found[count])
+
+
+def q_moments(options: Options) -> Iterator[list[Any]]:
+    """The rewards of `random_instances`, scaled: action values and advantages have the largest norm allowed."""
+    each, height = options.mdps // len(SHAPES), 1.0
+    kinds = ("off-Q, ‖Q‖ = T", "expert"), ("on-Q, ‖Q‖ = T", "learner"), ("on-Q, ‖A‖ = H = 1", "learner")
+    found: dict[tuple[str, int], list[Case]] = {(kind, n): [] for kind, _ in kinds for n in options.q_episodes}
+    for shape, (states, actions, horizon) in enumerate(SHAPES):
+        mdp, expert, learner, reward = random_instances(options.seed + shape, each, states, actions, horizon)
+        gaps = np.asarray(imitation_gap(mdp, reward, expert, learner))
+        tables = q_values(mdp, reward, learner), q_values(mdp, reward, expert), advantages(mdp, reward, expert)
+        limits = (horizon, horizon), (horizon, horizon), (height, min(2.0, height) / 2 * horizon)
+        transitions, initial = np.asarray(mdp.dynamics.probabilities), np.asarray(mdp.initial)  # type: ignore[attr-defined]
+        random = np.random.default_rng([options.seed, shape, 1])
+        for (kind, acting), table, (norm, half) in zip(kinds, tables, limits, strict=True):
+            scaled = gaps * norm / np.linalg.norm(np.asarray(table).reshape(each, -1), axis=1)
+            for index in range(each):
+                policies = {"expert": expert[index], "learner": learner[index]}
+                for count in options.q_episodes:
+                    vectors = differences(transitions[index], initial[index], policies, acting, count, random)
+                    contrast = one_sample(vectors @ vectors.T, DIFFERENCE_DIAMETER)
+                    case = certified(contrast, horizon * norm, float(scaled[index]), 2 * half, random)
+                    found[kind, count].append(case)
+    for (kind, count), cases in found.items():
+        yield from summary("finite MDPs", f"one-hot (t, s, a), {kind}", count, cases)
 
 
 # Tasks
@@ -260,14 +329,30 @@ def main() -> None:
     options = tyro.cli(Options, description=__doc__)
     made = provenance()
     versions = " ".join(f"{name}={version}" for name, version in made["versions"].items())
-    table = []
-    for part in (speed(), finite(options), tasks(options, (1.0, 0.5, 2.0))):
-        for row in part:
-            print(*row, sep="  ", flush=True)
-            table.append(row)
+    parts = {
+        "speed": speed(),
+        "finite": finite(options),
+        "q-moments": q_moments(options),
+        "tasks": tasks(options, (1.0, 0.5, 2.0)),
+    }
     command = " ".join(["python benchmarks/certificates.py", *made["command"].split()[1:]])
     about = [command, versions, f"{os.cpu_count()} cores, {made['device']}", made["date"]]
-    write_csv(Path(options.out), HEADER, ([*row, *about] for row in table))
+    table = []
+    for name in options.parts:
+        for row in parts[name]:
+            print(*row, sep="  ", flush=True)
+            table.append([*row, *about])
+    write_csv(Path(options.out), HEADER, [*others(Path(options.out), table), *table])
+
+
+def others(path: Path, table: list[list[Any]]) -> list[list[str]]:
+    """The rows of the file that were not measured again."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    again = {tuple(row[:2]) for row in table}
+    return [row for row in rows if tuple(row[:2]) not in again]
 
 
 if __name__ == "__main__":
