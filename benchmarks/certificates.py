@@ -5,8 +5,8 @@
 
     finite     random finite MDPs with exact gaps. The class is the unit ball of the one-hot kernel's space, {r(s, a):
                ‖r‖₂ ≤ 1}. Half of the rewards are drawn uniformly from its sphere, half are the worst for the learner.
-    q-moments  the same MDPs, with one-hot (t, s, a): off-Q and on-Q moments with ‖Q‖ = T, and on-Q ones with
-               ‖A^{π_E}‖ = H = 1
+    q-moments  the same MDPs, with one-hot (t, s, a): off-Q and on-Q moments with Q = (T − t) q and ‖q‖ = 1, and on-Q
+               ones with ‖A^{π_E}‖ = H = 1
     tasks      Forest, Pendulum and CartPole. A learner is the expert with noise. Rewards are drawn from the unit sphere
                of a Gaussian kernel's space, or are the worst for the learner; many episodes measure their gap.
     kernels    the same with the bandwidth h halved and doubled
@@ -35,7 +35,6 @@ from understudy.collect.acting import acting_expert
 from understudy.collect.recorder import Episodes
 from understudy.collect.rollouts import rollout
 from understudy.core.types import Continuous
-from understudy.evaluation.certificates import DIFFERENCE_DIAMETER, SAMPLE_DIAMETER, episode_steps, joined
 from understudy.evaluation.concentration import (
     Contrast,
     bootstrap_width,
@@ -45,7 +44,8 @@ from understudy.evaluation.concentration import (
     two_samples,
     width,
 )
-from understudy.evaluation.embeddings import Kernel, Steps, episode_gram, gram
+from understudy.evaluation.embeddings import Kernel, Steps, episode_gram, gram, steps_to_go
+from understudy.evaluation.judge import DIFFERENCE_DIAMETER, SAMPLE_DIAMETER, episode_steps, joined
 from understudy.tabular import imitation_gap
 from understudy.tabular.bounds import random_instances
 from understudy.tabular.planning import advantages, occupancy, q_values
@@ -158,7 +158,7 @@ def drawn(probabilities: np.ndarray, random: np.random.Generator) -> np.ndarray:
 def differences(
     transitions: Any, initial: Any, policies: dict[str, Any], acting: str, count: int, random: np.random.Generator
 ) -> np.ndarray:
-    """(count, T · S · A): the learner's actions minus the expert's in the states of who acts, divided by T."""
+    """(count, T, S, A): the learner's actions minus the expert's in the states of who acts, divided by T."""
     expert, learner = policies["expert"], policies["learner"]
     horizon, states, actions = expert.shape
     vectors, each = np.zeros((count, horizon, states, actions)), np.arange(count)
@@ -166,7 +166,7 @@ def differences(
         answer = action if acting == "expert" else drawn(expert[t, state], random)
         vectors[each, t, state] = learner[t, state] / horizon
         vectors[each, t, state, answer] -= 1 / horizon
-    return vectors.reshape(count, -1)
+    return vectors
 
 
 def finite(options: Options) -> Iterator[list[Any]]:
@@ -194,22 +194,26 @@ def finite(options: Options) -> Iterator[list[Any]]:
 def q_moments(options: Options) -> Iterator[list[Any]]:
     """The rewards of `random_instances`, scaled: action values and advantages have the largest norm allowed."""
     each, height = options.mdps // len(SHAPES), 1.0
-    kinds = ("off-Q, ‖Q‖ = T", "expert"), ("on-Q, ‖Q‖ = T", "learner"), ("on-Q, ‖A‖ = H = 1", "learner")
+    kinds = ("off-Q", "expert"), ("on-Q", "learner"), ("on-Q, H = 1 given", "learner")
     found: dict[tuple[str, int], list[Case]] = {(kind, n): [] for kind, _ in kinds for n in options.q_episodes}
     for shape, (states, actions, horizon) in enumerate(SHAPES):
         mdp, expert, learner, reward = random_instances(options.seed + shape, each, states, actions, horizon)
         gaps = np.asarray(imitation_gap(mdp, reward, expert, learner))
         tables = q_values(mdp, reward, learner), q_values(mdp, reward, expert), advantages(mdp, reward, expert)
-        limits = (horizon, horizon), (horizon, horizon), (height, min(2.0, height) / 2 * horizon)
+        to_go = steps_to_go(np.arange(horizon), horizon)[:, None, None]
+        given = height, min(2.0, height) / 2 * horizon, np.ones(1)
+        limits = (horizon, horizon, to_go), (horizon, horizon, to_go), given
         transitions, initial = np.asarray(mdp.dynamics.probabilities), np.asarray(mdp.initial)  # type: ignore[attr-defined]
         random = np.random.default_rng([options.seed, shape, 1])
-        for (kind, acting), table, (norm, half) in zip(kinds, tables, limits, strict=True):
-            scaled = gaps * norm / np.linalg.norm(np.asarray(table).reshape(each, -1), axis=1)
+        for (kind, acting), table, (norm, half, share) in zip(kinds, tables, limits, strict=True):
+            scaled = gaps * norm / np.linalg.norm((np.asarray(table) / share).reshape(each, -1), axis=1)
+            diameter = DIFFERENCE_DIAMETER * float(share.mean())
             for index in range(each):
                 policies = {"expert": expert[index], "learner": learner[index]}
                 for count in options.q_episodes:
-                    vectors = differences(transitions[index], initial[index], policies, acting, count, random)
-                    contrast = one_sample(vectors @ vectors.T, DIFFERENCE_DIAMETER)
+                    vectors = differences(transitions[index], initial[index], policies, acting, count, random) * share
+                    vectors = vectors.reshape(count, -1)
+                    contrast = one_sample(vectors @ vectors.T, diameter)
                     case = certified(contrast, horizon * norm, float(scaled[index]), 2 * half, random)
                     found[kind, count].append(case)
     for (kind, count), cases in found.items():

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from understudy.diagnosis.diagnose import diagnose
     from understudy.diagnosis.measures import Diagnosis
     from understudy.envs import Environment, Finite, Forest, GymnasiumEnvironment, Pendulum, Timestep, make
-    from understudy.evaluation.certificates import Certificate, Certificates, certify
+    from understudy.evaluation.certificate import Certificate, Certificates
+    from understudy.evaluation.certificates import certify
     from understudy.evaluation.returns import Evaluation, evaluate
     from understudy.evaluation.video import record_video
     from understudy.experts.bundled import load_expert
@@ -108,8 +109,8 @@ _MODULES = {
     "Advice": "diagnosis.advice",
     "Algorithm": "game",
     "Card": "game",
-    "Certificate": "evaluation.certificates",
-    "Certificates": "evaluation.certificates",
+    "Certificate": "evaluation.certificate",
+    "Certificates": "evaluation.certificate",
     "Continuous": "core.types",
     "Demonstrations": "data",
     "Diagnosis": "diagnosis.measures",

@@ -10,7 +10,6 @@ from scipy.stats import binomtest
 
 import understudy as us
 from understudy.core.errors import DemonstrationError, NeedsError, SettingError, SpecError
-from understudy.evaluation.certificates import SAMPLE_DIAMETER, ridge
 from understudy.evaluation.concentration import (
     GRID,
     bootstrap_width,
@@ -20,7 +19,8 @@ from understudy.evaluation.concentration import (
     two_samples,
     width,
 )
-from understudy.evaluation.embeddings import Kernel, Steps, difference_gram, episode_gram, gram
+from understudy.evaluation.embeddings import Kernel, Steps, difference_gram, episode_gram, gram, steps_to_go
+from understudy.evaluation.judge import SAMPLE_DIAMETER, ridge
 from understudy.policies import MLP, Deterministic
 from understudy.policies.actor import Actor
 from understudy.tabular import imitation_gap
@@ -158,7 +158,8 @@ def test_certificates_hold_on_random_mdps_with_exact_gaps():
 
 
 def test_the_factors_of_q_moments_bound_exact_gaps():
-    """With one-hot (t, s, a): T² ‖U2‖ if ‖Q^π‖ = T, T² ‖U3‖ if ‖Q^{π_E}‖ = T, and H T ‖U3‖ if ‖A^{π_E}‖ = H."""
+    """With one-hot (t, s, a): T² ‖U2‖ if Q^π = (T − t) q, T² ‖U3‖ if Q^{π_E} = (T − t) q, where ‖q‖ = 1, and H T ‖U3‖
+    if ‖A^{π_E}‖ = H."""
     horizon, height = 6, 2.5
     mdp, expert, learner, reward = random_instances(1, 30, 4, 2, horizon)
     axes = (1, 2, 3)
@@ -166,15 +167,16 @@ def test_the_factors_of_q_moments_bound_exact_gaps():
     def norm(table):
         return np.sqrt(np.square(np.asarray(table)).sum(axes))
 
-    moved = learner - expert
-    for states, values, size, factor in (
-        (expert, q_values(mdp, reward, learner), horizon, horizon**2),
-        (learner, q_values(mdp, reward, expert), horizon, horizon**2),
-        (learner, advantages(mdp, reward, expert), height, height * horizon),
+    moved, to_go = learner - expert, steps_to_go(np.arange(horizon), horizon)[:, None, None]
+    for states, values, size, factor, share in (
+        (expert, q_values(mdp, reward, learner), horizon, horizon**2, to_go),
+        (learner, q_values(mdp, reward, expert), horizon, horizon**2, to_go),
+        (learner, advantages(mdp, reward, expert), height, height * horizon, 1.0),
     ):
+        assert (np.abs(q_values(mdp, reward, learner)) <= horizon * to_go + 1e-12).all(), "rewards in [-1, 1]"
         visited = np.asarray(occupancy(mdp, states)).sum(-1, keepdims=True)
-        sup = norm(visited * moved / horizon)
-        gap = np.asarray(imitation_gap(mdp, reward, expert, learner)) * size / norm(values)  # of the scaled reward
+        sup = norm(visited * moved * share / horizon)
+        gap = np.asarray(imitation_gap(mdp, reward, expert, learner)) * size / norm(values / share)  # scaled reward
         assert (gap <= factor * sup + 1e-12).all()
         worst = np.abs(gap / (factor * sup)).max()
         assert worst > 0.05, "not by a wide margin"
@@ -236,9 +238,13 @@ def test_block_sums_are_the_sums_of_the_full_matrix(monkeypatch):
     points = kernel.of(steps)
     full = kernel.values(points, points)
     owner = np.repeat(np.eye(4), steps.lengths, axis=0)
+    weights = steps_to_go(steps.t, 20)
+    weighted = owner * weights[:, None]
     for block in (2048, 8):  # pieces of episodes
         monkeypatch.setattr("understudy.evaluation.embeddings.BLOCK", block)
-        np.testing.assert_allclose(gram(points, steps.lengths, kernel.bandwidth), owner.T @ full @ owner, rtol=1e-5)
+        for each, sides in ((None, owner), (weights, weighted)):
+            found = gram(points, steps.lengths, kernel.bandwidth, each)
+            np.testing.assert_allclose(found, sides.T @ full @ sides, rtol=1e-5)
 
 
 def test_an_early_end_is_completed_with_the_absorbing_state_and_a_cut_is_not():
@@ -261,6 +267,9 @@ def test_equal_actions_have_no_difference():
     apart = difference_gram(kernel, steps, -steps.act, steps.act)
     assert (np.diag(apart) > 1e-3).all()
     assert (np.linalg.eigvalsh(apart) > -1e-6).all()
+    shorter = difference_gram(kernel, steps, -steps.act, steps.act, steps_to_go(steps.t, 5))
+    assert (np.diag(shorter) <= 2 * 0.6**2).all(), "the mean of 5 weights is 0.6"
+    assert (np.diag(shorter) < np.diag(apart)).all()
 
 
 def test_ridge_recovers_a_reward_of_the_class_and_its_norm():

@@ -103,10 +103,14 @@ def evenly_spaced(size: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, size - 1, min(size, most)).astype(int))
 
 
-def gram(points: np.ndarray, lengths: np.ndarray, bandwidth: float) -> np.ndarray:
-    """(N, N): Σ_t Σ_t' k(x_t, x'_t') for all pairs of N episodes, whose steps are `points`, end to end."""
+def gram(points: np.ndarray, lengths: np.ndarray, bandwidth: float, weights: np.ndarray | None = None) -> np.ndarray:
+    """(N, N): Σ_t Σ_t' w_t w_t' k(x_t, x'_t') for all pairs of N episodes, whose steps are `points`, end to end.
+
+    Weights are above 0 and at most 1; None: all are 1.
+    """
     count, longest = len(lengths), int(lengths.max())
     centred = (points - points.mean(axis=0)) / bandwidth  # smaller numbers, smaller rounding
+    logs = np.zeros(len(points)) if weights is None else np.log(weights)
     width = min(longest, BLOCK)
     pieces = -(-lengths // width)  # an episode that is longer than a block has several pieces
     owner = np.repeat(np.arange(count), pieces)
@@ -120,10 +124,10 @@ def gram(points: np.ndarray, lengths: np.ndarray, bandwidth: float) -> np.ndarra
         for first in range(start, end, width):
             chosen = centred[first : min(first + width, end)]
             left[piece, : len(chosen), :-2] = chosen
-            left[piece, : len(chosen), -2] = -np.square(chosen).sum(axis=1) / 2
+            left[piece, : len(chosen), -2] = logs[first : min(first + width, end)] - np.square(chosen).sum(axis=1) / 2
             piece += 1
     left[..., -1] = 1.0
-    right = left[..., [*range(points.shape[1]), -1, -2]]  # ⟨left, right⟩ = −‖x − y‖² / 2
+    right = left[..., [*range(points.shape[1]), -1, -2]]  # ⟨left, right⟩ = ln w_x + ln w_y − ‖x − y‖² / 2
     sums = np.zeros((rows, rows))
     for i in range(0, rows, group):
         for j in range(i, rows, group):
@@ -151,10 +155,18 @@ def episode_gram(kernel: Kernel, steps: Steps) -> np.ndarray:
     )
 
 
-def difference_gram(kernel: Kernel, steps: Steps, learner: np.ndarray, expert: np.ndarray) -> np.ndarray:
-    """(N, N): inner products of (1/T) Σ_t k((s_t, learner's action), ·) − k((s_t, expert's action), ·)."""
+def steps_to_go(t: np.ndarray, horizon: int) -> np.ndarray:
+    """(T − t) / T, with t from 0: the largest |Q| at step t over the largest at the first, for rewards in [-1, 1]."""
+    return 1 - t / horizon
+
+
+def difference_gram(
+    kernel: Kernel, steps: Steps, learner: np.ndarray, expert: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """(N, N): inner products of (1/T) Σ_t w_t (k((s_t, learner's action), ·) − k((s_t, expert's action), ·))."""
     sides = [kernel.points(steps.t, steps.obs, act) for act in (learner, expert)]
     count = len(steps.lengths)
-    whole = gram(np.concatenate(sides), np.concatenate([steps.lengths] * 2), kernel.bandwidth)
+    twice = None if weights is None else np.tile(weights, 2)
+    whole = gram(np.concatenate(sides), np.tile(steps.lengths, 2), kernel.bandwidth, twice)
     cross = whole[:count, count:]
     return (whole[:count, :count] - cross - cross.T + whole[count:, count:]) / kernel.spec.horizon**2

@@ -34,7 +34,8 @@ from understudy.core.text import is_line, quoted
 from understudy.data import Demonstrations
 from understudy.deploy.runs import MOST_SEED, POLICIES, REMEDY, RunRow, number, run_config, run_rows, whole
 from understudy.envs import NamedEnv
-from understudy.evaluation.certificates import Certificates, certify
+from understudy.evaluation.certificate import Certificates
+from understudy.evaluation.certificates import certify
 from understudy.evaluation.returns import Evaluation, evaluate
 from understudy.evaluation.video import record_video
 from understudy.game import Algorithm

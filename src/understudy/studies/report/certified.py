@@ -13,7 +13,8 @@ from understudy.core.errors import NeedsError, UnderstudyError
 from understudy.core.text import quoted
 from understudy.data import Demonstrations
 from understudy.envs import make_unfinished
-from understudy.evaluation.certificates import FEWEST, Certificate, certify
+from understudy.evaluation.certificate import Certificate
+from understudy.evaluation.certificates import FEWEST, certify
 from understudy.evaluation.returns import completed
 from understudy.studies.cells import Store
 from understudy.studies.plan import Task
