@@ -25,8 +25,10 @@ EXPERT = 11422.0 / 1000
 """The expert's reward per step (docs/benchmark.md)."""
 NOISES = (0.02, 0.1)
 """Standard deviations of noise on the mean action, whose range is [-1, 1]."""
-COLUMNS = ("env", "algorithm", "seed", "trajectories", "actions", "episodes", "still", "moved")
-COLUMNS += ("others_return", "command", "versions", "date")
+COLUMNS = (
+    *("env", "algorithm", "seed", "trajectories", "actions", "episodes", "still", "moved"),
+    *("others_return", "command", "versions", "date"),
+)
 Act = Callable[[np.ndarray], np.ndarray]
 
 
