@@ -107,9 +107,13 @@ def follow(headway: float = 1.2, hurry: float = 0.5) -> Act:
 class Drone(us.Environment):
     """Hover at 0: observation (x, height, their speeds, tilt, its rate), actions: two thrusts. It ends with a crash."""
 
+    dt: float = eqx.field(static=True, default=0.05)
+    """Seconds per step."""
+    horizon: int = eqx.field(static=True, default=100)
+
     @property
     def spec(self) -> us.Spec:
-        return us.Spec((6,), us.Continuous((0.0, 0.0), (10.0, 10.0)), 100)
+        return us.Spec((6,), us.Continuous((0.0, 0.0), (10.0, 10.0)), self.horizon)
 
     def reset(self, key: Key[Array, ""]) -> tuple[Float[Array, " 6"], Float[Array, " 6"]]:
         state = jnp.array([2.0, 2.0, 0.5, 0.5, 0.2, 0.2]) * jax.random.uniform(key, (6,), minval=-1.0)
@@ -118,14 +122,14 @@ class Drone(us.Environment):
     def step(self, state: Float[Array, " 6"], act: Array, key: Key[Array, ""]) -> us.Timestep:
         left, right = jnp.clip(act, 0.0, 10.0)
         place, speed, tilt, rate = state[:2], state[2:4], state[4], state[5]
-        gust = 0.15 * jax.random.normal(key, (3,))
-        rate = rate + 0.05 * (3.0 * (right - left) + gust[2])
-        tilt = tilt + 0.05 * rate
+        gust = 0.03 / jnp.sqrt(self.dt) * jax.random.normal(key, (3,))
+        rate = rate + self.dt * (3.0 * (right - left) + gust[2])
+        tilt = tilt + self.dt * rate
         lift = (left + right) * jnp.stack([-jnp.sin(tilt), jnp.cos(tilt)]) - jnp.array([0.0, 9.81])
-        speed = speed + 0.05 * (lift + gust[:2])
-        new = jnp.concatenate([place + 0.05 * speed, speed, jnp.stack([tilt, rate])])
+        speed = speed + self.dt * (lift + gust[:2])
+        new = jnp.concatenate([place + self.dt * speed, speed, jnp.stack([tilt, rate])])
         crashes = (jnp.abs(tilt) > 1.3) | jnp.any(jnp.abs(new[:2]) > 4.0)
-        return us.Timestep(new, new, 1.0 - jnp.minimum(jnp.linalg.norm(new[:2]), 1.0), crashes)
+        return us.Timestep(new, new, self.dt * (1.0 - jnp.minimum(jnp.linalg.norm(new[:2]), 1.0)), crashes)
 
 
 def hover(balance: float = 1.0) -> Act:
