@@ -1,7 +1,7 @@
-"""Planted cases written after the diagnosis was complete, and without a look at it: tasks, experts and mishaps of their own.
+"""Planted cases that the diagnosis was not developed on: a third set of tasks, experts and mishaps.
 
-They are written as those of benchmarks/hidden_cases.py, whose measures they use. The docstring of a case says what shows
-its cause. `python benchmarks/planted.py --set fresh` diagnoses them.
+They are written as those of benchmarks/hidden_cases.py, whose measures they use, without a look at the diagnosis. The
+docstring of a case says what shows its cause. `python benchmarks/planted.py --set fresh` diagnoses them.
 """
 
 from dataclasses import replace
@@ -13,12 +13,12 @@ import numpy as np
 import hidden_cases
 import understudy as us
 from fresh_envs import (
+    KILN,
     Bicycle,
     Crane,
     Cruise,
     Drone,
     Greenhouse,
-    Kiln,
     Merge,
     Sorter,
     Warehouse,
@@ -33,7 +33,6 @@ from fresh_envs import (
     sort,
 )
 from hidden_cases import (
-    EPISODES,
     LARGE,
     Builder,
     idle,
@@ -49,16 +48,17 @@ from hidden_cases import (
     with_observations,
 )
 from understudy.train.results import Result
-from unseen_cases import advil, at_ends, chosen_episodes, compared, dagger, healthy, quick, soft_q
+from unseen_cases import at_ends, chosen_episodes, compared, quick
 
+Built = dict[str, Any]
+"""What a builder returns: `subject`, `facts` and keyword arguments of `us.diagnose`."""
 CASES: dict[str, Builder] = {}
 """Name → builder, in order."""
 case = partial(hidden_cases.case, cases=CASES)
-KILN = us.make(Kiln(), horizon=100)
 
 
-def planted(env: Any, act: Any, demos: us.Demonstrations, broken: Result, sound: Result, **given: Any) -> dict[str, Any]:
-    """A run with a defect, which falls short of the expert `act`, and the same run without the defect, which does not."""
+def planted(env: Any, act: Any, demos: us.Demonstrations, broken: Result, sound: Result, **given: Any) -> Built:
+    """A run with a defect, which falls short of the expert `act`, and one without it, which does not."""
     facts = compared(env, act, broken, sound)
     return {"subject": broken, "env": env, "demonstrations": demos, "facts": facts, **given}
 
@@ -74,7 +74,7 @@ def error(policy: Any, demos: us.Demonstrations) -> float:
 
 
 @case("too-few-demonstrations")
-def drone_two_flights() -> dict[str, Any]:
+def drone_two_flights() -> Built:
     """Forty flights suffice."""
     demos = record(Drone(), hover(), 40)
     few = demos.first(2)
@@ -82,15 +82,7 @@ def drone_two_flights() -> dict[str, Any]:
 
 
 @case("too-few-demonstrations")
-def sorter_one_shift() -> dict[str, Any]:
-    """25 parts, without rewards and expert. More parts suffice, and the expert is consistent."""
-    demos = replace(record(Sorter(), sort(), 150), rewards=None)
-    few = demos.first(1)
-    return planted(Sorter(), sort(), few, quick(few, Sorter()), quick(demos, Sorter()))
-
-
-@case("too-few-demonstrations")
-def sorter_five_shifts_alone() -> dict[str, Any]:
+def sorter_five_shifts_alone() -> Built:
     """Demonstrations alone: a clone errs on other parts, and less so with more parts."""
     demos, fresh = record(Sorter(), sort(), 150), record(Sorter(), sort(), 50, seed=9)
     facts = {f"error with {n}": error(quick(demos.first(n), Sorter()).policy, fresh) for n in (2, 5, 150)}
@@ -100,7 +92,7 @@ def sorter_five_shifts_alone() -> dict[str, Any]:
 
 
 @case("repeated-episodes")
-def warehouse_recorder_resets_the_seed() -> dict[str, Any]:
+def warehouse_recorder_resets_the_seed() -> Built:
     """The recorder starts every session of three episodes with the same seed: 36 episodes, 3 different ones."""
     env, expert = Warehouse(), fetch()
     demos = joined([record(env, expert, 3, seed=3)] * 12)
@@ -112,7 +104,7 @@ def warehouse_recorder_resets_the_seed() -> dict[str, Any]:
 
 
 @case("repeated-episodes")
-def cruise_exported_three_times() -> dict[str, Any]:
+def cruise_exported_three_times() -> Built:
     """Demonstrations alone: the same eight drives with all digits, with three and with two."""
     right = record(Cruise(), follow(), 8)
     exports = [with_observations(right, partial(np.round, decimals=digits)) for digits in (7, 3, 2)]
@@ -128,8 +120,8 @@ def cruise_exported_three_times() -> dict[str, Any]:
 
 
 @case("ambiguous-expert")
-def merge_before_or_behind() -> dict[str, Any]:
-    """From the same start, the driver takes either side in half of the episodes. The mean of both waits and collides."""
+def merge_before_or_behind() -> Built:
+    """From the same start, the driver takes either side in half of the episodes. The mean waits and collides."""
     demos = record(Merge(), merge(1), 80)
     sound = quick(record(Merge(), merge(1, before=1.0), 80), Merge())
     built = planted(Merge(), merge(2), demos, quick(demos, Merge()), sound, expert=merge(3))
@@ -139,7 +131,7 @@ def merge_before_or_behind() -> dict[str, Any]:
 
 
 @case("several-experts")
-def greenhouse_two_gardeners() -> dict[str, Any]:
+def greenhouse_two_gardeners() -> Built:
     """One likes 20 degrees, as wanted, the other one 28. Each is consistent, and whole episodes are of one of them."""
     env = Greenhouse()
     demos = joined([record(env, grow(wanted), 5, seed) for seed in range(5) for wanted in (20.0, 28.0)])
@@ -151,7 +143,7 @@ def greenhouse_two_gardeners() -> dict[str, Any]:
 
 
 @case("several-experts")
-def cruise_two_headways() -> dict[str, Any]:
+def cruise_two_headways() -> Built:
     """Demonstrations alone: one driver keeps 0.8 seconds of distance, the other one 2.4, in the same situations."""
     env = Cruise()
     parts = [record(env, follow(headway), 20, seed=5) for headway in (0.8, 2.4)]
@@ -162,45 +154,32 @@ def cruise_two_headways() -> dict[str, Any]:
     return {"subject": demos, "facts": facts}
 
 
+def hidden(seen: Any, env: Any, expert: Any, full: us.Demonstrations, columns: list[int]) -> Built:
+    """A run that sees these columns alone, as `env` shows them. A run that sees all of them learns the task."""
+    demos = with_observations(full, lambda obs: obs[:, columns].copy())
+    result = quick(demos, env)
+    facts = {"shortfall": large(shortfall(result, env, mean_return(seen, expert)))}
+    facts["shortfall with all columns"] = small(shortfall(quick(full, seen), seen, expert))
+    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+
+
 @case("hidden-state")
-def crane_without_swing() -> dict[str, Any]:
+def crane_without_swing() -> Built:
     """The policy sees trolley and goal. Two steps in the same place differ by the swing, which the expert damps."""
     seen, env, expert = Crane(), Crane(shows=(0, 1, 4)), lift(damping=8.0)
-    full = record(seen, expert, 60)
-    demos = with_observations(full, lambda obs: obs[:, [0, 1, 4]].copy())
-    result = quick(demos, env)
-    facts = {"shortfall": large(shortfall(result, env, mean_return(seen, expert)))}
-    facts["shortfall with the swing"] = small(shortfall(quick(full, seen), seen, expert))
-    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+    return hidden(seen, env, expert, record(seen, expert, 60), [0, 1, 4])
 
 
 @case("hidden-state")
-def warehouse_load_not_recorded() -> dict[str, Any]:
+def warehouse_load_not_recorded() -> Built:
     """Where the robot goes depends on the box it may carry: in the same place it goes both ways."""
     seen, env, expert = Warehouse(), Warehouse(hides_load=True), fetch()
-    full = record(seen, expert, 120)
-    demos = with_observations(full, lambda obs: obs[:, :4].copy())
-    result = quick(demos, env)
-    facts = {"shortfall": large(shortfall(result, env, mean_return(seen, expert)))}
-    facts["shortfall with the load"] = small(shortfall(quick(full, seen), seen, expert))
-    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
-
-
-@case("hidden-state")
-def kiln_without_burner() -> dict[str, Any]:
-    """Between 61 and 79 degrees the expert lets the burner as it is, which the policy does not see."""
-    env = us.make(Kiln(hides_burner=True), horizon=100)
-    full = record(KILN, burn, 40)
-    demos = with_observations(full, lambda obs: obs[:, :2].copy())
-    result = quick(demos, env)
-    facts = {"shortfall": large(shortfall(result, env, mean_return(KILN, burn)))}
-    facts["shortfall with the burner"] = small(shortfall(quick(full, KILN), KILN, burn))
-    return {"subject": result, "env": env, "demonstrations": demos, "facts": facts}
+    return hidden(seen, env, expert, record(seen, expert, 120), [0, 1, 2, 3])
 
 
 @case("poor-expert")
-def drone_beginner() -> dict[str, Any]:
-    """He corrects the tilt the wrong way and crashes. The clone is as bad as he, who is no better than doing nothing."""
+def drone_beginner() -> Built:
+    """He corrects the tilt the wrong way and crashes. The clone is as bad, and doing nothing is no worse."""
     beginner = hover(balance=-0.5)
     demos = record(Drone(), beginner, 40)
     result = quick(demos, Drone())
@@ -212,7 +191,7 @@ def drone_beginner() -> dict[str, Any]:
 
 
 @case("poor-expert")
-def warehouse_lost_picker() -> dict[str, Any]:
+def warehouse_lost_picker() -> Built:
     """Demonstrations alone: 19 of 20 actions are random, and the return is that of random actions."""
     demos = record(Warehouse(), fetch(), 40, noise=0.95)
     assert demos.returns is not None
@@ -226,8 +205,8 @@ def warehouse_lost_picker() -> dict[str, Any]:
 
 
 @case("compounding-errors")
-def bicycle_always_upright() -> dict[str, Any]:
-    """Nobody shows how to come back from a lean: the error is small where the rider was, and more riding does not help."""
+def bicycle_always_upright() -> Built:
+    """Nobody shows how to come back from a lean: errors are small where the rider was, more riding does not help."""
     env = Bicycle()
     demos = record(env, ride, 80)
     few = demos.first(40)
@@ -242,7 +221,7 @@ def bicycle_always_upright() -> dict[str, Any]:
 
 
 @case("wrong-action-scale")
-def cruise_pedal_in_g() -> dict[str, Any]:
+def cruise_pedal_in_g() -> Built:
     """The logger wrote g, the environment takes m/s². A model of the environment fits 9.81 times the actions."""
     env = Cruise()
     right = record(env, follow(), 40)
@@ -251,7 +230,7 @@ def cruise_pedal_in_g() -> dict[str, Any]:
 
 
 @case("wrong-action-scale")
-def greenhouse_heater_as_share() -> dict[str, Any]:
+def greenhouse_heater_as_share() -> Built:
     """The heater from 0 to 1 as the window is, in place of kW. A model of the environment fits 20 times its values."""
     env = Greenhouse()
     right = record(env, grow(), 50)
@@ -259,19 +238,8 @@ def greenhouse_heater_as_share() -> dict[str, Any]:
     return planted(env, grow(), demos, quick(demos, env), quick(right, env))
 
 
-@case("wrong-action-scale")
-def drone_thrust_from_0_to_1() -> dict[str, Any]:
-    """Demonstrations alone. The environment, which is given, takes ten times as much, and would fall."""
-    right = record(Drone(), hover(), 30)
-    demos = replace(right, recorded_actions=right.actions / np.float32(10))
-    facts = {"return": float(np.mean(record(Drone(), lambda obs: hover()(obs) / 10, 20).returns))}  # type: ignore[arg-type]
-    facts["return with the right scale"] = mean_return(Drone(), hover())
-    assert facts["return"] < 0.1 * facts["return with the right scale"]
-    return {"subject": demos, "env": Drone(), "facts": facts}
-
-
 @case("swapped-columns")
-def drone_motors_swapped() -> dict[str, Any]:
+def drone_motors_swapped() -> Built:
     """The columns of the actions. A model of the environment fits the other order."""
     right = record(Drone(), hover(), 40)
     demos = replace(right, recorded_actions=right.actions[:, ::-1].copy())
@@ -279,7 +247,7 @@ def drone_motors_swapped() -> dict[str, Any]:
 
 
 @case("swapped-columns")
-def greenhouse_other_logger() -> dict[str, Any]:
+def greenhouse_other_logger() -> Built:
     """Demonstrations alone, with the environment: the other logger writes what is outside before what is inside."""
     env = Greenhouse()
     right = record(env, grow(), 50)
@@ -289,17 +257,8 @@ def greenhouse_other_logger() -> dict[str, Any]:
     return {"subject": demos, "env": env, "facts": facts}
 
 
-@case("swapped-columns")
-def crane_speed_and_swing() -> dict[str, Any]:
-    """Both angles after both places: the two middle columns change places. The expert is not given."""
-    env = Crane()
-    right = record(env, lift(), 60)
-    demos = with_observations(right, lambda obs: obs[:, [0, 2, 1, 3, 4]].copy())
-    return planted(env, lift(), demos, quick(demos, env), quick(right, env))
-
-
 @case("constant-observations")
-def drone_stuck_tilt_sensor() -> dict[str, Any]:
+def drone_stuck_tilt_sensor() -> Built:
     """The recorded tilt is 0.02 throughout. In the environment it varies."""
     right = record(Drone(), hover(), 40)
     others, stuck = np.array([1, 1, 1, 1, 0, 1], np.float32), np.array([0, 0, 0, 0, 0.02, 0], np.float32)
@@ -311,7 +270,7 @@ def drone_stuck_tilt_sensor() -> dict[str, Any]:
 
 
 @case("constant-observations")
-def cruise_radar_lost_the_lorry() -> dict[str, Any]:
+def cruise_radar_lost_the_lorry() -> Built:
     """Demonstrations alone: the lorry's speed is recorded as 0. In the environment it varies."""
     right = record(Cruise(), follow(), 30)
     demos = with_observations(right, lambda obs: obs * np.array([1, 1, 0], np.float32))
@@ -321,7 +280,7 @@ def cruise_radar_lost_the_lorry() -> dict[str, Any]:
 
 
 @case("leaked-action")
-def greenhouse_power_after_the_switch() -> dict[str, Any]:
+def greenhouse_power_after_the_switch() -> Built:
     """A gardener with an unsteady hand. The power was measured after he set the heater; in the environment, before."""
     env = Greenhouse(shows_power=True)
     right = record(env, grow(), 50, noise=0.2)
@@ -331,7 +290,7 @@ def greenhouse_power_after_the_switch() -> dict[str, Any]:
 
 
 @case("leaked-action")
-def cruise_pedal_of_now() -> dict[str, Any]:
+def cruise_pedal_of_now() -> Built:
     """Demonstrations alone, of a driver with a restless foot: the recorded pedal tells the action that follows.
 
     In the environment it tells the previous one.
@@ -352,8 +311,8 @@ def cruise_pedal_of_now() -> dict[str, Any]:
 
 
 @case("wrong-control-rate")
-def drone_fifty_samples_a_second() -> dict[str, Any]:
-    """Recorded fifty times a second, and flown four times a second: states change more than ten times as much in a step."""
+def drone_fifty_samples_a_second() -> Built:
+    """Recorded fifty times a second, flown four times: states change more than ten times as much in a step."""
     fast, env = Drone(dt=0.02, horizon=250), Drone(dt=0.25, horizon=20)
     expert = hover(balance=1.4)
     demos = record(fast, expert, 20)
@@ -366,7 +325,7 @@ def drone_fifty_samples_a_second() -> dict[str, Any]:
 
 
 @case("wrong-control-rate")
-def crane_every_fifth_sample() -> dict[str, Any]:
+def crane_every_fifth_sample() -> Built:
     """Demonstrations alone: the log kept each fifth step. A step of the data is as long as five of the environment."""
     right = record(Crane(), lift(), 60)
     kept = np.arange(0, right.steps, 5)
@@ -377,6 +336,7 @@ def crane_every_fifth_sample() -> dict[str, Any]:
         observations=right.observations[kept],
         recorded_actions=right.actions[kept],
         lengths=right.lengths // 5,
+        horizon=right.horizon // 5,
         terminals=np.zeros(len(kept), bool),
         rewards=None,
     )
@@ -391,7 +351,7 @@ def crane_every_fifth_sample() -> dict[str, Any]:
 
 
 @case("time-limit-as-terminal")
-def kiln_done_at_the_limit() -> dict[str, Any]:
+def kiln_done_at_the_limit() -> Built:
     """Demonstrations alone: done is terminated or truncated. The kiln has no end: every episode has 100 steps."""
     right = record(KILN, burn, 30)
     assert right.terminals is not None
@@ -401,7 +361,7 @@ def kiln_done_at_the_limit() -> dict[str, Any]:
 
 
 @case("time-limit-as-terminal")
-def crane_parked_and_limit() -> dict[str, Any]:
+def crane_parked_and_limit() -> Built:
     """Demonstrations alone: parking is terminal, and the episodes that the limit of 70 steps cut are marked as well."""
     env = Crane(parks=True, horizon=70)
     right = record(env, lift(), 60)
@@ -412,7 +372,7 @@ def crane_parked_and_limit() -> dict[str, Any]:
 
 
 @case("missing-terminals")
-def warehouse_done_not_recorded() -> dict[str, Any]:
+def warehouse_done_not_recorded() -> Built:
     """The column of terminals is false throughout, though episodes end with the delivery, long before the limit."""
     right = record(Warehouse(), fetch(), 40)
     assert right.terminals is not None
@@ -423,7 +383,7 @@ def warehouse_done_not_recorded() -> dict[str, Any]:
 
 
 @case("missing-terminals")
-def crane_parking_not_recorded() -> dict[str, Any]:
+def crane_parking_not_recorded() -> Built:
     """No environment: episodes end after all numbers of steps below the limit of 100, and none of them is terminal."""
     right = record(Crane(parks=True, horizon=300), lift(), 40)
     assert right.terminals is not None
@@ -439,29 +399,7 @@ def crane_parking_not_recorded() -> dict[str, Any]:
 
 
 @case("under-trained")
-def crane_advil_few_updates() -> dict[str, Any]:
-    """The returned policy errs on its own data; with more gradient steps it does not."""
-    demos = record(Crane(), lift(), 60)
-    result, longer = (train(advil(gradient_steps=steps), demos, Crane()) for steps in (3, 150))
-    built = planted(Crane(), lift(), demos, result, longer, expert=lift())
-    built["facts"] |= {"error": error(result.policy, demos), "error of longer training": error(longer.policy, demos)}
-    assert built["facts"]["error"] > 5 * built["facts"]["error of longer training"]
-    return built
-
-
-@case("under-trained")
-def drone_slow_average() -> dict[str, Any]:
-    """The loss is low, but the returned policy is a mean of weights that still holds the first ones: it errs on its data."""
-    demos = record(Drone(), hover(), 40)
-    result, sound = (quick(demos, Drone(), ema_decay=decay) for decay in (0.9998, 0.99))
-    built = planted(Drone(), hover(), demos, result, sound)
-    built["facts"] |= {"error": error(result.policy, demos), "error without the defect": error(sound.policy, demos)}
-    assert built["facts"]["error"] > 5 * built["facts"]["error without the defect"]
-    return built
-
-
-@case("under-trained")
-def sorter_low_learning_rate() -> dict[str, Any]:
+def sorter_low_learning_rate() -> Built:
     """A run without its environment: the loss still falls, and another policy fits the same data far better."""
     demos = record(Sorter(), sort(), 150)
     result = quick(demos, Sorter(), lr=1e-5)
@@ -473,67 +411,50 @@ def sorter_low_learning_rate() -> dict[str, Any]:
     return built
 
 
-@case("overfitting")
-def sorter_slips_memorised() -> dict[str, Any]:
-    """A quarter of the parts are in a wrong bin. The clone knows them by heart, and errs on other parts."""
-    demos, fresh = record(Sorter(), sort(1, slips=0.25), 20), record(Sorter(), sort(), 40, seed=9)
+def overfitted(env: Any, expert: Any, demos: us.Demonstrations, fresh: us.Demonstrations) -> Built:
+    """A large network that is trained for long, and is better on `fresh` episodes and in the environment early on."""
     options: dict[str, Any] = {"holdout": 0.2, "hidden": (128, 128), "weight_decay": 0.0, "ema_decay": 0.0}
-    result = quick(demos, Sorter(), **options)
-    early = quick(demos, Sorter(), **options | {"rounds": 1, "gradient_steps": 40})
-    facts = {"shortfall": large(shortfall(result, Sorter(), sort())), "early": shortfall(early, Sorter(), sort())}
-    facts |= {"error": error(result.policy, demos), "fresh error": error(result.policy, fresh)}
-    facts["early fresh error"] = error(early.policy, fresh)
-    assert facts["error"] < 0.3 * facts["fresh error"]
-    assert facts["early fresh error"] < 0.8 * facts["fresh error"]
-    assert facts["early"] < 0.75 * facts["shortfall"]
-    return {"subject": result, "env": Sorter(), "demonstrations": demos, "facts": facts}
-
-
-@case("overfitting")
-def drone_shaking_pilot() -> dict[str, Any]:
-    """A run without its environment: five flights of a pilot whose hands shake, and a large network."""
-    demos, fresh = record(Drone(), hover(), 5, noise=0.3), record(Drone(), hover(), 40, seed=9)
-    options: dict[str, Any] = {"holdout": 0.2, "hidden": (128, 128), "weight_decay": 0.0, "ema_decay": 0.0}
-    result = quick(demos, Drone(), **options)
-    early = quick(demos, Drone(), **options | {"rounds": 1, "gradient_steps": 40})
-    facts = {"shortfall": large(shortfall(result, Drone(), hover())), "early": shortfall(early, Drone(), hover())}
+    result = quick(demos, env, **options)
+    early = quick(demos, env, **options | {"rounds": 1, "gradient_steps": 40})
+    facts = {"shortfall": large(shortfall(result, env, expert)), "early": shortfall(early, env, expert)}
     facts |= {"error": error(result.policy, demos), "fresh error": error(result.policy, fresh)}
     facts["early fresh error"] = error(early.policy, fresh)
     assert facts["error"] < 0.5 * facts["fresh error"]
-    assert facts["early fresh error"] < 0.8 * facts["fresh error"]
+    assert facts["early fresh error"] < 0.85 * facts["fresh error"]
     assert facts["early"] < 0.75 * facts["shortfall"]
     return {"subject": result, "demonstrations": demos, "facts": facts}
 
 
-@case("diverged-critic")
-def cruise_learning_rate_too_high() -> dict[str, Any]:
-    """Offline IQ-Learn: the losses of the critic explode. The environment is not given."""
-    demos = record(Cruise(), follow(), 40)
-    player = {"hidden": (32, 32), "gradient_steps": 100, "lr_schedule": "constant"}
-    result, sound = (
-        train(us.iqlearn_offline(rounds=10, batch_size=128, sac=player | {"lr": lr}), demos, Cruise()) for lr in (0.3, 2e-3)
-    )
-    built = planted(Cruise(), follow(), demos, result, sound)
-    built["facts"]["largest critic loss"] = float(np.nanmax(result.metrics["critic_loss"]))
-    assert built["facts"]["largest critic loss"] > 1e6
-    del built["env"]
-    return built
+@case("overfitting")
+def sorter_slips_memorised() -> Built:
+    """A quarter of the parts are in a wrong bin. The clone knows them by heart, and errs on other parts."""
+    demos = record(Sorter(), sort(1, slips=0.25), 20)
+    return overfitted(Sorter(), sort(), demos, record(Sorter(), sort(), 40, seed=9)) | {"env": Sorter()}
+
+
+@case("overfitting")
+def drone_shaking_pilot() -> Built:
+    """A run without its environment: the pilot's hands shake, and the error on held-out flights is twice as high."""
+    demos = record(Drone(), hover(), 5, noise=0.3)
+    return overfitted(Drone(), hover(), demos, record(Drone(), hover(), 40, seed=9, noise=0.3))
 
 
 @case("diverged-critic")
-def warehouse_values_without_bound() -> dict[str, Any]:
+def warehouse_values_without_bound() -> Built:
     """SQIL whose values feed themselves: a high learning rate, and a target network that follows at once."""
     demos = record(Warehouse(), fetch(), 60)
     player = {"hidden": (64, 64), "lr": 0.3, "tau": 1.0, "discount": 0.999}
     algorithm = us.sqil(rounds=8, round_steps=512, frequency=64, soft_q=player)
     result = train(algorithm, demos, Warehouse())
     facts = {"shortfall": large(shortfall(result, Warehouse(), fetch()))}
-    facts |= {name: float(np.nanmax(values)) for name, values in result.metrics.items()}
+    facts |= {f"largest {name}": float(np.nanmax(result.metrics[name])) for name in ("critic_loss", "q")}
+    assert facts["largest critic_loss"] > 1e6
+    assert facts["largest q"] > 1000.0  # no sum of discounted rewards of at most 1 is larger
     return {"subject": result, "env": Warehouse(), "expert": fetch(), "demonstrations": demos, "facts": facts}
 
 
 @case("unstable-seeds")
-def drone_three_units() -> dict[str, Any]:
+def drone_three_units() -> Built:
     """Some seeds of a very narrow network hover and others crash, with the same data."""
     demos = record(Drone(), hover(), 40)
     result = quick(demos, Drone(), seeds=8, hidden=(3, 3), lr=3e-2, ema_decay=0.0)
@@ -541,14 +462,3 @@ def drone_three_units() -> dict[str, Any]:
     facts = {"lowest": small(float(found.min())), "highest": large(float(found.max()))}
     facts["seeds with a large gap"] = float((found > LARGE).sum())
     return {"subject": result, "env": Drone(), "expert": hover(), "demonstrations": demos, "facts": facts}
-
-
-@case("unstable-seeds")
-def kiln_high_learning_rate() -> dict[str, Any]:
-    """With a learning rate of 1, some of ten seeds get stuck at their start and others learn. No expert."""
-    demos = record(KILN, burn, 40)
-    result = quick(demos, KILN, seeds=10, hidden=(8, 8), lr=1.0, ema_decay=0.0)
-    found = shortfalls(result, KILN, burn)
-    facts = {"lowest": small(float(found.min())), "highest": large(float(found.max()))}
-    facts["seeds with a large gap"] = float((found > LARGE).sum())
-    return {"subject": result, "env": KILN, "demonstrations": demos, "facts": facts}

@@ -14,7 +14,7 @@ from hidden_envs import Act
 
 
 class Crane(us.Environment):
-    """Move a hanging load to a goal: observation (trolley's place and speed, swing and its rate, goal), action: m/s²."""
+    """Move a hanging load to a goal: observation (trolley's place, speed, swing, its rate, goal), action: m/s²."""
 
     dt: float = eqx.field(static=True, default=0.1)
     """Seconds per step."""
@@ -173,7 +173,7 @@ class Warehouse(us.Environment):
 
 
 def fetch(seed: int = 0, sure: float = 1.0) -> Act:
-    """An expert of `Warehouse`, which comes back the same way. It goes x first with probability `sure`, else y first."""
+    """An expert of `Warehouse`, which comes back the same way. It goes x first with this probability, else y first."""
     random = np.random.default_rng(seed)
 
     def walk(obs: np.ndarray) -> np.ndarray:
@@ -269,7 +269,7 @@ def sort(seed: int = 0, slips: float = 0.0) -> Act:
 class Merge(us.Environment):
     """Join a road before or behind a lorry: observation (lead over it in metres and m/s, seconds left), action: m/s².
 
-    After 4 seconds the car must be 9 metres away from it: a collision ends the episode. Then it drives on for 3 seconds.
+    After 4 seconds the car must be 9 metres away from it, or it collides, which ends the episode.
     """
 
     @property
@@ -303,19 +303,18 @@ def merge(seed: int, before: float = 0.5) -> Act:
 class Kiln(gym.Env[Any, Any]):
     """Keep clay between 60 and 80 degrees with few ignitions: observation (degrees, outside, burner), actions: off, on.
 
-    An ignition costs 1. A person's environment in NumPy. `hides_burner` leaves out the last column.
+    An ignition costs 1. A plain Gymnasium environment, in NumPy.
     """
 
-    def __init__(self, hides_burner: bool = False) -> None:
-        self.columns = 2 if hides_burner else 3
-        self.observation_space = gym.spaces.Box(-100.0, 200.0, (self.columns,), np.float32)
+    def __init__(self) -> None:
+        self.observation_space = gym.spaces.Box(-100.0, 200.0, (3,), np.float32)
         self.action_space = gym.spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.state = self.np_random.uniform([55.0, 5.0, 0.0], [85.0, 20.0, 0.0])
         self.state[2], self.steps = self.np_random.integers(2), 0
-        return self._observe(), {}
+        return self.state.astype(np.float32), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         degrees, outside, burner = self.state
@@ -323,10 +322,10 @@ class Kiln(gym.Env[Any, Any]):
         degrees += 4.0 * int(action) - 0.03 * (degrees - outside) + 0.2 * self.np_random.normal()
         self.state, self.steps = np.array([degrees, outside, float(action)]), self.steps + 1
         reward = 0.1 - ignites - 0.05 * max(0.0, abs(degrees - 70.0) - 12.0)
-        return self._observe(), reward, False, self.steps >= 100, {}
+        return self.state.astype(np.float32), reward, False, self.steps >= 100, {}
 
-    def _observe(self) -> np.ndarray:
-        return self.state[: self.columns].astype(np.float32)
+
+KILN = us.make(Kiln(), horizon=100)
 
 
 def burn(obs: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import fresh_cases
+import fresh_healthy
 import hidden_cases
 import understudy as us
 import unseen_cases
@@ -25,7 +26,7 @@ from understudy.train.tables import provenance, write_csv
 SETS = {
     "hidden": (hidden_cases.CASES, "planted.csv"),
     "unseen": (unseen_cases.CASES, "planted-unseen.csv"),
-    "fresh": (fresh_cases.CASES, "planted-fresh.csv"),
+    "fresh": (fresh_cases.CASES | fresh_healthy.CASES, "planted-fresh.csv"),
 }
 """Name → the cases, and their file in docs/results."""
 HEADER = (
