@@ -107,7 +107,7 @@ def warehouse_recorder_resets_the_seed() -> Built:
 def cruise_exported_three_times() -> Built:
     """Demonstrations alone: the same eight drives with all digits, with three and with two."""
     right = record(Cruise(), follow(), 8)
-    exports = [with_observations(right, partial(np.round, decimals=digits)) for digits in (7, 3, 2)]
+    exports = [with_observations(right, lambda obs, to=digits: obs.round(to)) for digits in (7, 3, 2)]
     demos = joined([replace(part, recorded_actions=np.round(part.actions, 3)) for part in exports])
     apart = np.abs(demos.observations[: right.steps] - demos.observations[-right.steps :]).max()
     others = np.abs(demos.observations[:100] - demos.observations[100:200]).max()
@@ -146,7 +146,7 @@ def greenhouse_two_gardeners() -> Built:
 def cruise_two_headways() -> Built:
     """Demonstrations alone: one driver keeps 0.8 seconds of distance, the other one 2.4, in the same situations."""
     env = Cruise()
-    parts = [record(env, follow(headway), 20, seed=5) for headway in (0.8, 2.4)]
+    parts = [record(env, follow(headway), 20, seed) for seed, headway in enumerate((0.8, 2.4))]
     demos = chosen_episodes(joined(parts), np.random.default_rng(0).permutation(40).tolist())
     facts = {"error of one driver's clone": error(quick(parts[0], env).policy, parts[0])}
     facts["error of both drivers' clone"] = error(quick(demos, env).policy, demos)
@@ -384,7 +384,7 @@ def warehouse_done_not_recorded() -> Built:
 
 @case("missing-terminals")
 def crane_parking_not_recorded() -> Built:
-    """No environment: episodes end after all numbers of steps below the limit of 100, and none of them is terminal."""
+    """No environment: episodes end after all numbers of steps below the limit of 300, and none of them is terminal."""
     right = record(Crane(parks=True, horizon=300), lift(), 40)
     assert right.terminals is not None
     facts = {"parked": float(right.terminals.sum()), "different lengths": float(len(np.unique(right.lengths)))}

@@ -82,7 +82,7 @@ def healthy_warehouse_either_way() -> Built:
 @case("none")
 def healthy_sorter_soft_q() -> Built:
     demos = record(Sorter(), sort(), 400, seed=20)
-    return healthy(Sorter(), sort(), train(soft_q(), demos, Sorter()), demos)
+    return healthy(Sorter(), sort(), train(soft_q(gradient_steps=400), demos, Sorter()), demos)
 
 
 @case("none")
