@@ -3,6 +3,7 @@
     python benchmarks/planted.py
     python benchmarks/planted.py ridge-fatal healthy-pole    # only these; the other rows of the file stay
     python benchmarks/planted.py --set unseen                # another set, to docs/results/planted-unseen.csv
+    python benchmarks/planted.py --set fresh                 # the third one, to docs/results/planted-fresh.csv
     python benchmarks/planted.py --set unseen --build-only   # measure the facts of the cases, without a diagnosis
 
 Causes of equal likelihood share a place. A healthy run has the cause "none".
