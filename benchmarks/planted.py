@@ -2,7 +2,8 @@
 
     python benchmarks/planted.py
     python benchmarks/planted.py ridge-fatal healthy-pole    # only these; the other rows of the file stay
-    python benchmarks/planted.py --set unseen                # the other set, to docs/results/planted-unseen.csv
+    python benchmarks/planted.py --set unseen                # another set, to docs/results/planted-unseen.csv
+    python benchmarks/planted.py --set fresh                 # the third one, to docs/results/planted-fresh.csv
     python benchmarks/planted.py --set unseen --build-only   # measure the facts of the cases, without a diagnosis
 
 Causes of equal likelihood share a place. A healthy run has the cause "none".
@@ -14,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fresh_cases
+import fresh_healthy
 import hidden_cases
 import understudy as us
 import unseen_cases
@@ -21,7 +24,11 @@ from hidden_cases import Builder, Case
 from understudy.core.errors import unknown
 from understudy.train.tables import provenance, write_csv
 
-SETS = {"hidden": (hidden_cases.CASES, "planted.csv"), "unseen": (unseen_cases.CASES, "planted-unseen.csv")}
+SETS = {
+    "hidden": (hidden_cases.CASES, "planted.csv"),
+    "unseen": (unseen_cases.CASES, "planted-unseen.csv"),
+    "fresh": (fresh_cases.CASES | fresh_healthy.CASES, "planted-fresh.csv"),
+}
 """Name → the cases, and their file in docs/results."""
 HEADER = (
     *("case", "cause", "place", "causes", "facts", "build_seconds", "seconds"),
