@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -49,6 +50,18 @@ class Mine(us.Algorithm):
     def policy(self, state):
         return state
 '''
+
+
+@pytest.mark.parametrize("words", ["evaluate", "reproduce off-q"])
+def test_the_help_of_an_option_has_no_line_breaks_of_its_docstring(words, understudy, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    status, out, _ = understudy(*words.split(), "--help")
+    lines = [line.strip("│ ") for line in out.splitlines() if line.strip("│ ")]
+    assert status == 0
+    assert any(line.startswith("--") for line in lines)
+    for before, line in pairwise(lines):  # a description may stand below its option, on one line
+        described = before.startswith("-") and not before.endswith(")")
+        assert line.startswith("-") or described or not line.endswith(")"), (before, line)
 
 
 def test_from_demonstrations_to_a_measured_gap(understudy, tmp_path):
@@ -108,7 +121,7 @@ def test_a_function_in_the_current_directory_can_be_the_expert(understudy, tmp_p
 def test_an_algorithm_in_the_current_directory_is_trained_and_resumed(understudy, interrupted_at, tmp_path):
     (tmp_path / "my_algorithms.py").write_text(ALGORITHM)
     words = ("train", "my_algorithms:Mine", "--demos", "Pendulum", "--episodes", "2", "--scale", "2", "--out", "r")
-    assert "--scale" in understudy(*words, "--help")[1]
+    assert "--scale" in understudy(*words.split(), "--help")[1]
     interrupted_at(1)
     status, out, _ = understudy(*words)
     assert status == 130

@@ -54,18 +54,15 @@ class RunOptions:
     critic_obs: Annotated[tuple[str, ...], default("all")] = ()
     """Indices of the observation entries that critics and moment functions see, or names of its parts."""
     holdout: float = HOLDOUT
-    """Fraction of demonstrated episodes held out to select among the policies; of fewer than 4, of the first's
-    steps."""
+    """Fraction of demonstrated episodes held out to select among policies; of the first one's steps if fewer than 4."""
     select: Select = "payoff"
-    """Policy to return, if the algorithm trains in an environment: the last, unless an earlier one is closer to
-    held-out demonstrations on fresh episodes (payoff); the same by the task reward (return); or the last."""
+    """Policy to return after training in an environment: the last, unless another has a better payoff or return."""
     keep: int = 0
     """Candidates for the returned policy to save in OUT/candidates, one of each of so many parts of training."""
     log: Kinds = ()
     """Also log to tensorboard or wandb; repeat the option for both. OUT.logs/metrics.csv is always written."""
     out: Annotated[Path_, default("runs/ALGORITHM")] = None
-    """Directory of the run. Several values of a setting (--lr 1e-4 3e-4) are a sweep: one run for each, in
-    OUT/lr=0.0001 and so on."""
+    """Directory of the run. Several values of a setting (--lr 1e-4 3e-4) are one run for each, in OUT/lr=0.0001 etc."""
     replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Start again, and replace the run in OUT once the new one is trained. Only a run of understudy is replaced."""
 

@@ -7,6 +7,7 @@ from tyro.conf import Positional, UseAppendAction
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
+Directory = Annotated[str, tyro.conf.arg(metavar="PATH")]
 EnvArgument = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
 FileArgument = Annotated[Positional[str], tyro.conf.arg(metavar="FILE")]
 RunArgument = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]

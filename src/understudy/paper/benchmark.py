@@ -25,7 +25,7 @@ from understudy.collect.recording import record
 from understudy.core import display
 from understudy.core.errors import NeedsError, RunError, SettingError, check_positive, check_whole, unknown
 from understudy.core.locks import wait_for_lock
-from understudy.core.options import Path_, default
+from understudy.core.options import Directory, Path_, default
 from understudy.core.paths import check_own_file
 from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample, interval
@@ -80,8 +80,8 @@ def run_command(
     workers: Annotated[int, default("one per core")] = 0,
     minutes: Annotated[float | None, default("no limit")] = None,
     expert: Annotated[Path_, default("the bundled one")] = None,
-    work: str = WORK,
-    out: str = OUT,
+    work: Directory = WORK,
+    out: Directory = OUT,
 ) -> None:
     """Train and evaluate the runs of the benchmark that have not finished. Rerun the command to go on.
 
