@@ -64,6 +64,26 @@ def test_the_help_of_an_option_has_no_line_breaks_of_its_docstring(words, unders
         assert line.startswith("-") or described or not line.endswith(")"), (before, line)
 
 
+def test_help_may_come_first(understudy):
+    assert understudy("help", "evaluate") == understudy("evaluate", "--help")
+    assert understudy("help", "study", "run") == understudy("study", "run", "--help")
+    status, _, err = understudy("help", "evalute")
+    assert status == 2
+    assert "'evaluate'" in err
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "option"), [("daequil", "--moments"), ("hg_dagger", "--take_over"), ("thrifty_dagger", "--goal=f:g")]
+)
+def test_a_setting_that_is_a_function_is_refused_with_the_way_to_pass_it(algorithm, option, understudy):
+    status, _, err = understudy("train", algorithm, "--env", "Forest", "--expert", "scripted", option, "module:f")
+    setting = option.partition("=")[0]
+    assert status == 2
+    assert err.startswith(f"error: {setting.replace('_', '-')} ")
+    assert f"us.{algorithm}({setting.removeprefix('--')}=" in err
+    assert len(err.splitlines()) == 1
+
+
 def test_from_demonstrations_to_a_measured_gap(understudy, tmp_path):
     status, out, _ = understudy("demos", "record", "Pendulum", "--episodes", "4", "--out", "demos.npz")
     assert status == 0
@@ -121,7 +141,7 @@ def test_a_function_in_the_current_directory_can_be_the_expert(understudy, tmp_p
 def test_an_algorithm_in_the_current_directory_is_trained_and_resumed(understudy, interrupted_at, tmp_path):
     (tmp_path / "my_algorithms.py").write_text(ALGORITHM)
     words = ("train", "my_algorithms:Mine", "--demos", "Pendulum", "--episodes", "2", "--scale", "2", "--out", "r")
-    assert "--scale" in understudy(*words.split(), "--help")[1]
+    assert "--scale" in understudy(*words, "--help")[1]
     interrupted_at(1)
     status, out, _ = understudy(*words)
     assert status == 130

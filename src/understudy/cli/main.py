@@ -163,6 +163,8 @@ def run_command(words: Sequence[str]) -> int:
         return 0
     if words in ([], ["help"], ["-h"]) or (len(words) == 1 and words[0] in GROUPS):
         words = [*(word for word in words if word in GROUPS), "--help"]
+    if words[0] == "help":  # as in git
+        words = [*words[1:], "--help"]
     name = _name(words)
     if name in ("train", "console"):  # their options depend on the algorithm
         status: int = load(COMMANDS[name][1])(words[1:])

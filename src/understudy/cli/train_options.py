@@ -2,8 +2,8 @@
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -102,6 +102,35 @@ class WorkerOptions:
     """Worker processes that step a Gymnasium environment; 0: this process, without a timeout."""
     step_timeout: float = STEP_TIMEOUT
     """Seconds that a step or reset of a Gymnasium environment may take in a worker; 0: no limit."""
+
+
+def refuse_options(options: type, allowed: type | None, reason: str, words: Sequence[str]) -> None:
+    """Raise if an option that is not one of the allowed ones is given. The message names it."""
+    fine = () if allowed is None else {field.name for field in dataclasses.fields(allowed)}
+    for field in dataclasses.fields(options):
+        if flag(field.name) in given(words) and field.name not in fine:
+            raise SettingError(f"{reason}: leave out {flag(field.name)}")
+
+
+def refuse_functions(algorithm: type[Algorithm], words: Sequence[str]) -> None:
+    """Raise if a setting that is a function is given: tyro would say that it is fixed, and not what to do."""
+    for name, hint in get_type_hints(algorithm).items():
+        if flag(name) in given(words) and any(get_origin(one) is Callable for one in (hint, *get_args(hint))):
+            at_console = f", or understudy console --algorithm {algorithm.card.name}" if name == "moments" else ""
+            raise SettingError(
+                f"{flag(name)} is a function, which is no value for this command: "
+                f"use Python, us.{algorithm.card.name}({name}=...){at_console}"
+            )
+
+
+def flag(name: str) -> str:
+    """The option of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def given(words: Sequence[str]) -> set[str]:
+    """The options among the words, without their values."""
+    return {word.split("=", 1)[0].replace("_", "-") for word in words if word.startswith("--")}
 
 
 def named_env(name: str | None, env_arg: Sequence[str], wrap: Sequence[str], horizon: int | None) -> NamedEnv | None:
