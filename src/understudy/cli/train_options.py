@@ -10,7 +10,7 @@ import tyro
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import NeedsError, SettingError, check_whole
-from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
+from understudy.core.options import EnvArgs, Int_, Name, Path_, Wraps, default
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import NamedEnv, make, make_unfinished
 from understudy.envs.naming import WRAPPERS, parse_args
@@ -43,7 +43,7 @@ class RunOptions:
     """Keyword argument of the environment; the value is JSON or text. Repeat the option for several."""
     wrap: Wraps = ()
     """Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several."""
-    horizon: Annotated[int | None, default("the environment's time limit")] = None
+    horizon: Annotated[Int_, default("the environment's time limit")] = None
     """Steps after which an episode of a Gymnasium environment is truncated."""
     episodes: Annotated[tuple[int, ...], default("all")] = ()
     """Number of demonstrated episodes to use. Several numbers train every seed on each."""
@@ -90,7 +90,7 @@ class ExpertOptions:
 class QueryOptions(ExpertOptions):
     """The expert that the algorithm queries. It also demonstrates, if --demos is left out."""
 
-    budget: Annotated[int | None, default("no limit")] = None
+    budget: Annotated[Int_, default("no limit")] = None
     """Maximum number of expert queries per run."""
 
 
@@ -98,7 +98,7 @@ class QueryOptions(ExpertOptions):
 class WorkerOptions:
     """Where a Gymnasium environment is stepped."""
 
-    workers: Annotated[int | None, default("one per run, at most one per core")] = None
+    workers: Annotated[Int_, default("one per run, at most one per core")] = None
     """Worker processes that step a Gymnasium environment; 0: this process, without a timeout."""
     step_timeout: float = STEP_TIMEOUT
     """Seconds that a step or reset of a Gymnasium environment may take in a worker; 0: no limit."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from understudy.core import display
 from understudy.core.errors import DivergedError, NeedsError
-from understudy.core.options import Path_, default
+from understudy.core.options import Names_, Path_, default
 from understudy.evaluation import drawing
 from understudy.paper import failures, figure_studies, reward
 from understudy.paper.episodes import FIELDS, Episode, parse_episode
@@ -81,7 +81,7 @@ def _command_name(preset: str, settings: dict[str, Any]) -> str:
 
 def reproduce_ablation(
     task: TaskName,
-    learners: Annotated[tuple[str, ...] | None, default("those still missing")] = None,
+    learners: Annotated[Names_, default("those still missing")] = None,
     options: Options = DEFAULTS,
     work: Annotated[Path_, default("runs/ablation")] = None,
     out: Annotated[Path_, default("docs/results/adril-ablation.csv")] = None,

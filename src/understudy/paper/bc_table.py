@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from understudy.core import display
 from understudy.core.errors import SettingError
-from understudy.core.options import Path_, default
+from understudy.core.options import Int_, Path_, default
 from understudy.core.statistics import Sample
 from understudy.paper import figure_studies, published
 from understudy.paper.figure_studies import TASKS
@@ -18,8 +18,8 @@ from understudy.studies.plan import BUNDLED
 def reproduce_bc_table(
     task: Literal["both", "halfcheetah", "ant"] = "both",
     demos: Annotated[Path_, default("the bundled ones")] = None,
-    seeds: Annotated[int | None, default("5")] = None,
-    eval_episodes: Annotated[int | None, default("10")] = None,
+    seeds: Annotated[Int_, default("5")] = None,
+    eval_episodes: Annotated[Int_, default("10")] = None,
     workers: Annotated[int, default("one per core")] = 0,
     work: Annotated[Path_, default("runs/bc-table")] = None,
     out: Annotated[Path_, default("docs/results/bc-table.csv")] = None,

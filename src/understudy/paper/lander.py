@@ -18,7 +18,7 @@ from understudy.collect.recording import record
 from understudy.core import display
 from understudy.core.errors import check_whole
 from understudy.core.imports import find_own_code
-from understudy.core.options import Path_, default
+from understudy.core.options import Int_, Path_, default
 from understudy.core.statistics import Sample
 from understudy.data import Demonstrations, load
 from understudy.envs import GymnasiumEnvironment, make
@@ -53,7 +53,7 @@ def reproduce_lander(
     trials: int = published.SEEDS,
     rounds: int = 10,
     episodes: int = 10,
-    workers: Annotated[int | None, default("one per core")] = None,
+    workers: Annotated[Int_, default("one per core")] = None,
     out: Annotated[Path_, default("docs/results/lander.csv")] = None,
 ) -> None:
     """Return by round for DAgger and DAeQuIL on LunarLander with hidden leg contacts, next to the paper's numbers.

@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.core import display
 from understudy.core.errors import NeedsError
-from understudy.core.options import Path_, default
+from understudy.core.options import Int_, Ints_, Names_, Path_, default
 from understudy.core.statistics import Sample, holm, p_less
 from understudy.evaluation import drawing
 from understudy.paper import figure_studies, published
@@ -27,10 +27,10 @@ from understudy.studies.records import FINAL
 def reproduce_off_q(
     task: TaskName,
     demos: Annotated[Path_, default("the bundled ones")] = None,
-    learners: Annotated[tuple[str, ...] | None, default("the figure's")] = None,
-    trajectories: Annotated[tuple[int, ...] | None, default("5, 10, 15, 20 and 25")] = None,
-    seeds: Annotated[int | None, default("5")] = None,
-    eval_episodes: Annotated[int | None, default("10")] = None,
+    learners: Annotated[Names_, default("the figure's")] = None,
+    trajectories: Annotated[Ints_, default("5, 10, 15, 20 and 25")] = None,
+    seeds: Annotated[Int_, default("5")] = None,
+    eval_episodes: Annotated[Int_, default("10")] = None,
     workers: Annotated[int, default("one per core")] = 0,
     work: Annotated[Path_, default("runs/off-q-TASK")] = None,
     out: Annotated[Path_, default("docs/results/off-q-TASK.csv")] = None,

@@ -17,7 +17,7 @@ import tyro
 from understudy.algorithms import find
 from understudy.core import display
 from understudy.core.errors import NeedsError
-from understudy.core.options import Path_, default
+from understudy.core.options import Int_, Names_, Path_, default
 from understudy.core.statistics import Sample
 from understudy.evaluation import drawing
 from understudy.paper import figure_studies, published
@@ -38,13 +38,13 @@ class OnlineOptions:
 
     demos: Annotated[Path_, default("the bundled ones")] = None
     """File of demonstrations (.npz)."""
-    steps: Annotated[int | None, default("500,000; in the ablation 300,000")] = None
+    steps: Annotated[Int_, default("500,000; in the ablation 300,000")] = None
     """Environment steps of each run."""
-    eval_every: Annotated[int | None, default("25,000")] = None
+    eval_every: Annotated[Int_, default("25,000")] = None
     """Environment steps between evaluations, rounded up to whole rounds."""
-    seeds: Annotated[int | None, default("5")] = None
+    seeds: Annotated[Int_, default("5")] = None
     """Seeds per learner."""
-    eval_episodes: Annotated[int | None, default("10")] = None
+    eval_episodes: Annotated[Int_, default("10")] = None
     """Episodes per evaluated policy."""
     staleness: int = 0
     """Updates by which the acting policy lags the learner: 0, or 1 to collect and train in parallel."""
@@ -70,7 +70,7 @@ DEFAULTS = OnlineOptions()
 
 def reproduce_reward(
     task: TaskName,
-    learners: Annotated[tuple[str, ...] | None, default("the figure's")] = None,
+    learners: Annotated[Names_, default("the figure's")] = None,
     options: Options = DEFAULTS,
     work: Annotated[Path_, default("runs/reward-TASK")] = None,
     out: Annotated[Path_, default("docs/results/reward-TASK.csv")] = None,
