@@ -1,14 +1,16 @@
-"""Write the generated parts of the algorithms' pages: the game as a figure, and all settings from the class.
+"""Write the generated parts of the algorithms' pages: the game as a figure, all settings from the class, all
+stored returns, and the deviations from the source that the module's docstring names.
 
 python tools/algorithm_pages.py            write docs/NAME.md between the markers, and docs/images/games/NAME.svg
 python tools/algorithm_pages.py --check    exit with status 1 if a file is out of date
 
-A page without markers gets them: the game below its first section, the settings at the end of its section "Settings".
-GitHub and the site show the same text.
+A page without markers gets them: the game above its first section, the settings and the returns at the end of the
+sections "Settings" and "Results", the deviations at the end of the page. GitHub and the site show the same text.
 """
 
 import ast
 import dataclasses
+import functools
 import inspect
 import re
 import sys
@@ -19,6 +21,7 @@ from typing import Any
 import equinox as eqx
 
 import game_figure
+import result_rows
 from comparison import markdown
 from understudy.algorithms import ALGORITHMS
 from understudy.game import Algorithm, Card
@@ -43,7 +46,9 @@ def files() -> dict[Path, str]:
 def updated(text: str, algorithm: type[Algorithm]) -> str:
     """The page with fresh blocks."""
     text = put(text, "game", game(algorithm.card), before_first_section)
-    return put(text, "settings", settings(algorithm), end_of_settings)
+    text = put(text, "settings", settings(algorithm), functools.partial(end_of_section, title="Settings"))
+    text = put(text, "results", returns(algorithm), functools.partial(end_of_section, title="Results"))
+    return put(text, "deviations", deviations(algorithm), len)
 
 
 def put(text: str, name: str, block: str, place: Callable[[str], int]) -> str:
@@ -60,9 +65,9 @@ def before_first_section(text: str) -> int:
     return found.start() if found else len(text)
 
 
-def end_of_settings(text: str) -> int:
-    """Where the section "Settings" ends, or the end of the page."""
-    found = re.search(r"^## Settings\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+def end_of_section(text: str, title: str) -> int:
+    """Where a section ends, or the end of the page."""
+    found = re.search(rf"^## {title}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     return found.end() if found else len(text)
 
 
@@ -100,6 +105,19 @@ def settings(algorithm: type[Algorithm]) -> str:
         lines = [[f"`{name}`", "; ".join(changed) or "nothing"] for name, changed in presets]
         blocks.append(markdown(["preset", "what it changes"], lines))
     return "\n\n".join(blocks)
+
+
+def returns(algorithm: type[Algorithm]) -> str:
+    """All stored returns, below a heading."""
+    return f"### All stored returns\n\n{result_rows.returns_table(algorithm.card.name)}"
+
+
+def deviations(algorithm: type[Algorithm]) -> str:
+    """The paragraph "Deviations" of the module's docstring and all after it, below a heading."""
+    text = inspect.getdoc(inspect.getmodule(algorithm)) or ""
+    found = re.search(r"^Deviations[^:]*:\s+(.*)", text, re.MULTILINE | re.DOTALL)
+    said = found[1].strip() if found else "The module names none."
+    return f"## Deviations from the source\n\n{said[0].upper()}{said[1:]}"
 
 
 def is_part(value: Any) -> bool:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -49,6 +50,38 @@ class Mine(us.Algorithm):
     def policy(self, state):
         return state
 '''
+
+
+@pytest.mark.parametrize("words", ["evaluate", "reproduce off-q"])
+def test_the_help_of_an_option_has_no_line_breaks_of_its_docstring(words, understudy, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    status, out, _ = understudy(*words.split(), "--help")
+    lines = [line.strip("│ ") for line in out.splitlines() if line.strip("│ ")]
+    assert status == 0
+    assert any(line.startswith("--") for line in lines)
+    for before, line in pairwise(lines):  # a description may stand below its option, on one line
+        described = before.startswith("-") and not before.endswith(")")
+        assert line.startswith("-") or described or not line.endswith(")"), (before, line)
+
+
+def test_help_may_come_first(understudy):
+    assert understudy("help", "evaluate") == understudy("evaluate", "--help")
+    assert understudy("help", "study", "run") == understudy("study", "run", "--help")
+    status, _, err = understudy("help", "evalute")
+    assert status == 2
+    assert "'evaluate'" in err
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "option"), [("daequil", "--moments"), ("hg_dagger", "--take_over"), ("thrifty_dagger", "--goal=f:g")]
+)
+def test_a_setting_that_is_a_function_is_refused_with_the_way_to_pass_it(algorithm, option, understudy):
+    status, _, err = understudy("train", algorithm, "--env", "Forest", "--expert", "scripted", option, "module:f")
+    setting = option.partition("=")[0]
+    assert status == 2
+    assert err.startswith(f"error: {setting.replace('_', '-')} ")
+    assert f"us.{algorithm}({setting.removeprefix('--')}=" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_from_demonstrations_to_a_measured_gap(understudy, tmp_path):

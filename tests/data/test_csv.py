@@ -109,6 +109,7 @@ BAD = {
     "NaN": (("obs_0,action_0,episode", "nan,2,0"), "observations has 1 values that are NaN"),
     "a number too large": (("obs_0,action_0,episode", "1e300,2,0"), "observations has 1 values"),
     "half a row": (("obs_0,action_0,episode", "1,2"), "row 0 has 2 of 3 columns"),
+    "nothing": (("",), "it is empty: a header"),
     "no rows": (("obs_0,action_0,episode",), "a header and no rows"),
     "mixed episodes": (("obs_0,action_0,episode", "1,1,0", "1,1,1", "1,1,0"), "episode 0 are not consecutive"),
     "a half action": (("obs_0,action,episode", "1,0.5,0"), "action is 0.5 in row 0.*action_0"),

@@ -26,6 +26,18 @@ NOT_RUN = ("reproduce", "benchmark", "--ray", "--resume", "--compare", "console"
 """Commands of the pages that take hours, a cluster, a person, an interrupted run, or two studies."""
 FRAGMENTS = ("CONTRIBUTING.md",)
 """Pages whose Python blocks are parts of a file."""
+PARTS = [
+    "## When to use it",
+    "## When not to use it",
+    "## How to call it",
+    "## What it returns",
+    "## Settings",
+    "## What can go wrong",
+    "## Results",
+    "### All stored returns",
+    "## Deviations from the source",
+]
+"""Sections of every algorithm's page; a page may have others between them."""
 MIXED = "bring-your-own.md"
 """The page whose Python and shell blocks run together, in its order."""
 
@@ -60,6 +72,20 @@ def test_every_link_leads_somewhere(page):
 def test_every_algorithm_has_a_page_and_a_place_in_the_readme(name):
     assert f"us.{name}" in (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     assert f"`{name}`" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", us.ALGORITHMS)
+def test_every_algorithm_page_has_all_parts_in_one_order(name):
+    text = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^###? .*$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    assert [heading for heading in headings if heading in PARTS] == PARTS
+    idea, game = text.partition("\n## ")[0].split("<!-- game -->")
+    assert re.search(r"^    \S", idea, re.MULTILINE), "no equations"
+    assert f"images/games/{name}.svg" in game
+    assert len(re.findall(r"[.:](?=\s)", idea)) >= 3, "the idea has fewer than three sentences"
+    for block in ("settings", "results", "deviations"):
+        assert f"<!-- {block} -->" in text
+    assert "The module names none." not in text
 
 
 @pytest.mark.slow

@@ -61,6 +61,8 @@ def test_an_id_or_a_function_of_a_module_in_the_working_directory_takes_argument
 
 
 def test_a_name_that_a_module_does_not_have_is_one_line(here):
+    with pytest.raises(ExtraError, match=r"^own_swong:swing cannot be made: No module named .* current directory"):
+        us.make("own_swong:swing")
     with pytest.raises(ExtraError, match=r"^own_swing:swng cannot be made: own_swing has no function 'swng'"):
         us.make("own_swing:swng")
 

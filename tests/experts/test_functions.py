@@ -133,7 +133,7 @@ def test_a_function_that_raises_is_named_with_both_reasons():
         raise ValueError(f"no {obs.ndim}")
 
     with pytest.raises(
-        WorkerError, match="broken raised ValueError: no 2 for 3 observations, and ValueError: no 1 for"
+        WorkerError, match="broken raised ValueError: no 2 for 3 observations, and ValueError: no 1 for one; call"
     ):
         answers(broken, OBS[:3])
 

@@ -223,6 +223,14 @@ def test_the_index_of_a_state_must_be_one(tmp_path):
                 act(wrong)
 
 
+@pytest.mark.parametrize("wrong", ["up", [[1.0], [1.0, 2.0]], None, {"a": object()}])
+def test_an_observation_that_is_no_array_of_numbers_is_refused(wrong, tmp_path):
+    path = {path.stem: path for path in make_policies(tmp_path)}["noisy"]
+    for act in (understudy.deploy.load(path), us.load_policy(path)):
+        with pytest.raises(SpecError, match=r"^observation .*the policy takes"):
+            act(wrong)
+
+
 def test_text_of_a_file_is_shown_without_control_characters(tmp_path):
     actor = us.load_policy(make_policies(tmp_path)[0])
     us.Actor(actor.policy, actor.spec, {"algorithm": "\x1b[31m", "x\n": "y"}).save(tmp_path / "p.npz")

@@ -9,6 +9,7 @@ import algorithm_pages
 import game_figure
 import logo
 import overview_tables
+import result_rows
 import tables
 import understudy as us
 
@@ -60,10 +61,32 @@ def test_every_algorithm_is_in_every_table_over_all(name, overview):
 
 def test_markers_are_added_once_and_what_is_around_them_stays():
     text = "# Title\n\nWhat it is.\n\n## When to use it\n\nHere.\n\n## Settings\n\nSome words.\n\n## Results\n\nNone.\n"
+    text += "\n## Why\n"
     once = algorithm_pages.updated(text, us.bc)
     assert algorithm_pages.updated(once, us.bc) == once
-    order = ["What it is.", "<!-- game -->", "## When", "Some words.", "<!-- settings -->", "## Results"]
+    order = ["What it is.", "<!-- game -->", "## When", "Some words.", "<!-- settings -->", "## Results", "None."]
+    order += ["<!-- results -->", "## Why", "<!-- deviations -->"]
     assert [once.index(words) for words in order] == sorted(once.index(words) for words in order)
+
+
+def test_a_stored_run_counts_once_with_its_returned_policy(tmp_path):
+    rows = ["algorithm,env,preset,seed,x_kind,x,mean_return"]
+    rows += [
+        f"bc,Pendulum,default,{seed},{kind},{x},{value}"
+        for seed, kind, x, value in [
+            *((0, "env_steps", 100, 1), (0, "returned", 100, 3), (1, "returned", 100, 5), (0, "random", 0, 900)),
+        ]
+    ]
+    rows += [f"dagger,Pendulum,default,{seed},round,{x},{10 * x + seed}" for seed in (0, 1) for x in (0, 1, 2)]
+    rows += [f"dagger,Forest,{preset},0,round,1,{value}" for preset, value in (("default", 2), ("forest", 2000))]
+    (tmp_path / "runs.csv").write_text("\n".join(rows))
+    (tmp_path / "times.csv").write_text("what,learner,seconds\nstep,bc: one run,3\n")
+    shown = {name: result_rows.returns_table(name, tmp_path) for name in ("bc", "dagger", "gps")}
+    assert "| Pendulum | 1 |  | 2 | 4 (lowest seed 3) | [runs](results/runs.csv) |" in shown["bc"]
+    assert "Other stored measurements: [times](results/times.csv)." in shown["bc"]
+    assert "| Pendulum | 1 |  | 2 | 20.5 (lowest seed 20) |" in shown["dagger"]
+    assert "| Forest | 2 |  | 1 | 2 to 2,000 |" in shown["dagger"]
+    assert shown["gps"] == result_rows.NONE
 
 
 def test_values_are_shown_as_they_are_typed():

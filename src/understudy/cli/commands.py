@@ -13,15 +13,7 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import NeedsError, SettingError, check_whole, install_command
 from understudy.core.imports import allow_imports, find_own_code
-from understudy.core.options import (
-    EnvArgs,
-    Imports,
-    Name,
-    Path_,
-    RunArgument,
-    Wraps,
-    default,
-)
+from understudy.core.options import EnvArgs, Imports, Int_, Name, Path_, RunArgument, Wraps, default
 from understudy.core.paths import check_own_file
 from understudy.core.statistics import Interval
 from understudy.core.text import quoted
@@ -82,7 +74,7 @@ def evaluate_command(
     env: Annotated[Name, default("that of the run")] = None,
     env_arg: EnvArgs = (),
     wrap: Wraps = (),
-    horizon: Annotated[int | None, default("that of the run")] = None,
+    horizon: Annotated[Int_, default("that of the run")] = None,
     episodes: int = 10,
     seed: int = 0,
     expert: Annotated[Name, default("the return that the demonstrations record")] = None,
@@ -90,7 +82,7 @@ def evaluate_command(
     expert_normalization: Annotated[Path_, default("none")] = None,
     certificate: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     fresh: Annotated[Path_, default("episodes of --expert")] = None,
-    workers: Annotated[int | None, default("one per policy, at most one per core")] = None,
+    workers: Annotated[Int_, default("one per policy, at most one per core")] = None,
     step_timeout: float = STEP_TIMEOUT,
     log: Kinds = (),
     out: Annotated[Path_, default("none")] = None,

@@ -16,7 +16,7 @@ from understudy.console.launch import HOST, PORT, console
 from understudy.core import display
 from understudy.core.errors import NeedsError, SettingError
 from understudy.core.imports import find_own_code, load_name
-from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
+from understudy.core.options import EnvArgs, Int_, Name, Path_, Wraps, default
 from understudy.data import load
 from understudy.game import DEFAULT, Algorithm
 
@@ -37,7 +37,7 @@ class ConsoleOptions:
     """Keyword argument of the environment; the value is JSON or text. Repeat the option for several."""
     wrap: Wraps = ()
     """Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several."""
-    horizon: Annotated[int | None, default("the environment's time limit")] = None
+    horizon: Annotated[Int_, default("the environment's time limit")] = None
     """Steps after which an episode of a Gymnasium environment is truncated."""
     algorithm: Annotated[Name, default("none: only demonstrate")] = None
     """Algorithm that learns. dagger and daequil ask the person; others learn from episodes and corrections alone."""
@@ -45,9 +45,9 @@ class ConsoleOptions:
     """Directory of the session. Run the command again to continue."""
     demos: Annotated[Name, default("none")] = None
     """Demonstrations to learn from besides the person's: a bundled task, a file, or format:PATH."""
-    episodes: Annotated[int | None, default("all")] = None
+    episodes: Annotated[Int_, default("all")] = None
     """Number of episodes of --demos to use, from the first on."""
-    budget: Annotated[int | None, default("no limit")] = None
+    budget: Annotated[Int_, default("no limit")] = None
     """Maximum number of answers, over all rounds."""
     questions: int = 20
     """Maximum number of questions per round."""

@@ -19,6 +19,7 @@ from understudy.algorithms.on_q.dagger import DAgger
 from understudy.collect.recorder import Episodes
 from understudy.collect.rollouts import rollout
 from understudy.core import display
+from understudy.core.options import Directory
 from understudy.core.progress import Progress
 from understudy.core.reader import FileReader
 from understudy.core.storage import atomic_directory, write_json
@@ -48,7 +49,7 @@ ProgressBar = Callable[[str], AbstractContextManager[Progress]]
 """Opens a progress bar with a title."""
 
 
-def demo_command(out: str = "out/demo") -> None:
+def demo_command(out: Directory = "out/demo") -> None:
     """Train on bundled demonstrations, measure the gap to the expert, and draw a figure.
 
     Args:

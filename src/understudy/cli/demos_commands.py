@@ -12,7 +12,7 @@ from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import RunError
 from understudy.core.imports import find_own_code
-from understudy.core.options import EnvArgs, EnvArgument, FileArgument, Name, Path_, Wraps, default
+from understudy.core.options import EnvArgs, EnvArgument, FileArgument, Int_, Name, Path_, Wraps, default
 from understudy.core.paths import REPLACE, check_new_directory, check_new_file
 from understudy.core.rescue import save_or_rescue
 from understudy.core.statistics import Sample, interval
@@ -25,7 +25,7 @@ from understudy.envs.naming import parse_args
 from understudy.policies.networks import Activation
 
 Keys = Annotated[tuple[str, ...], default("all"), tyro.conf.arg(metavar="NAME [NAME ...]")]
-Episodes = Annotated[int | None, default("all")]
+Episodes = Annotated[Int_, default("all")]
 EndsOption = Annotated[Ends | None, default("as recorded, or else time_limit")]
 Target = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TARGET")]
 
@@ -103,7 +103,7 @@ def record_command(
     out: Annotated[str, tyro.conf.arg(metavar="PATH")],
     env_arg: EnvArgs = (),
     wrap: Wraps = (),
-    horizon: Annotated[int | None, default("the environment's time limit")] = None,
+    horizon: Annotated[Int_, default("the environment's time limit")] = None,
     expert: Annotated[Name, default("the environment's scripted expert, or else its bundled one")] = None,
     expert_activation: Annotated[Activation | None, default("named in the file")] = None,
     expert_normalization: Annotated[Path_, default("none")] = None,

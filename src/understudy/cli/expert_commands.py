@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import SettingError
-from understudy.core.options import EnvArgs, EnvArgument, Path_, Wraps, default
+from understudy.core.options import EnvArgs, EnvArgument, Int_, Path_, Wraps, default
 from understudy.core.statistics import interval
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make
 from understudy.envs.naming import parse_args
@@ -28,23 +28,23 @@ def train_command(
     env: EnvArgument,
     env_arg: EnvArgs = (),
     wrap: Wraps = (),
-    horizon: Annotated[int | None, default("the environment's time limit")] = None,
+    horizon: Annotated[Int_, default("the environment's time limit")] = None,
     player: Annotated[
         Literal["sac", "ppo", "soft-q"] | None, default("sac for continuous actions, ppo for discrete ones")
     ] = None,
     steps: int = 100_000,
     seeds: int = 3,
-    envs: Annotated[int | None, default("8 for ppo, else 1")] = None,
-    frequency: Annotated[int | None, default("2,048 for ppo, else one per gradient step")] = None,
+    envs: Annotated[Int_, default("8 for ppo, else 1")] = None,
+    frequency: Annotated[Int_, default("2,048 for ppo, else one per gradient step")] = None,
     batch_size: int = 256,
-    random_steps: Annotated[int | None, default("0 for ppo, else 1,000 or a tenth of the steps")] = None,
-    buffer_size: Annotated[int | None, default("all steps")] = None,
+    random_steps: Annotated[Int_, default("0 for ppo, else 1,000 or a tenth of the steps")] = None,
+    buffer_size: Annotated[Int_, default("all steps")] = None,
     truncation_is_terminal: bool = False,
     staleness: int = 0,
-    workers: Annotated[int | None, default("one per seed, at most one per core")] = None,
+    workers: Annotated[Int_, default("one per seed, at most one per core")] = None,
     step_timeout: float = STEP_TIMEOUT,
     candidates: int = 1,
-    select_episodes: Annotated[int | None, default("as many as --evaluate")] = None,
+    select_episodes: Annotated[Int_, default("as many as --evaluate")] = None,
     evaluate: int = EPISODES,
     out: Annotated[Path_, default("experts/ENV")] = None,
     sac: SAC = _SAC,

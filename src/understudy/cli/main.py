@@ -5,6 +5,8 @@ command is imported, so that `understudy --help` is quick.
 """
 
 import importlib
+import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -161,6 +163,8 @@ def run_command(words: Sequence[str]) -> int:
         return 0
     if words in ([], ["help"], ["-h"]) or (len(words) == 1 and words[0] in GROUPS):
         words = [*(word for word in words if word in GROUPS), "--help"]
+    if words[0] == "help":  # as in git
+        words = [*words[1:], "--help"]
     name = _name(words)
     if name in ("train", "console"):  # their options depend on the algorithm
         status: int = load(COMMANDS[name][1])(words[1:])
@@ -195,10 +199,16 @@ def _app(chosen: str | None) -> Any:
                 groups[group[0]] = app.command(SubcommandApp(), name=group[0], help=GROUPS[group[0]])
             parent = groups[group[0]]
         if name == chosen:
-            parent.command(name=last)(load(path))
+            parent.command(name=last)(_described(load(path)))
         else:
             parent.command(name=last, help=about)(lambda: None)
     return app
+
+
+def _described(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, with the help of each option on one line: tyro keeps the line breaks before indented lines."""
+    command.__doc__ = re.sub(r"\n {8,}(?=\S)", " ", inspect.cleandoc(command.__doc__ or ""))
+    return command
 
 
 def load(path: str) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 from understudy.core import display
 from understudy.core.errors import RunError, SettingError, check_whole
 from understudy.core.imports import allow_imports, allowed_imports
-from understudy.core.options import FileArgument, Imports, Path_, default
+from understudy.core.options import FileArgument, Imports, Int_, Path_, default
 from understudy.core.paths import check_file_path
 from understudy.core.processes import PARENT, exit_with_parent, typed_command
 from understudy.core.statistics import Sample, interval
@@ -37,7 +37,7 @@ StudyArgument = Annotated[Positional[str], arg(metavar="STUDY")]
 def run_command(
     file: FileArgument,
     out: Annotated[Path_, default("runs/NAME")] = None,
-    jobs: Annotated[int | None, default("one per core; one with an accelerator")] = None,
+    jobs: Annotated[Int_, default("one per core; one with an accelerator")] = None,
     ray: Annotated[str | None, default("do not use Ray")] = None,
     report: bool = True,
     imports: Imports = (),
@@ -112,7 +112,7 @@ def report_command(
     out: Annotated[Path_, default("the study's directory")] = None,
     clips: bool = True,
     all_clips: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
-    certificates: Annotated[int | None, default("no certificates")] = None,
+    certificates: Annotated[Int_, default("no certificates")] = None,
     compare: Annotated[tuple[str, ...], arg(metavar="A B", help_behavior_hint="(default: report one study)")] = (),
     imports: Imports = (),
 ) -> None:

@@ -24,6 +24,8 @@ from understudy.cli.train_options import (
     evaluate_command,
     expert_and_demonstrations,
     import_options,
+    refuse_functions,
+    refuse_options,
 )
 from understudy.core import display
 from understudy.core.errors import (
@@ -117,12 +119,13 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
     kind: Any = QueryOptions if "expert" in algorithm.card.needs else ExpertOptions
     fields.append(("expert", OmitArgPrefixes[kind], default_of(kind())))
     if kind is ExpertOptions:
-        _refuse(QueryOptions, ExpertOptions, f"{name} queries no expert", rest)
+        refuse_options(QueryOptions, ExpertOptions, f"{name} queries no expert", rest)
     if "environment" in algorithm.card.needs:
         in_run_box = tyro.conf.arg(name="run")  # --help lists them among the "run options"
         fields.append(("workers", Annotated[OmitArgPrefixes[WorkerOptions], in_run_box], default_of(WorkerOptions())))
     else:
-        _refuse(WorkerOptions, None, f"{name} steps no environment", rest)
+        refuse_options(WorkerOptions, None, f"{name} steps no environment", rest)
+    refuse_functions(algorithm, rest)
     arguments: Any = dataclasses.make_dataclass("Arguments", fields)
     arguments.__doc__ = algorithm.__doc__
     parsed = tyro.cli(arguments, args=rest, prog=f"understudy train {name}")
@@ -133,16 +136,6 @@ def parse(words: Sequence[str]) -> tuple[Algorithm, RunOptions, ExpertOptions, W
 def default_of(value: Any) -> Any:
     """A field of a dataclass with this default."""
     return dataclasses.field(default_factory=lambda: value)
-
-
-def _refuse(options: type, allowed: type | None, reason: str, words: list[str]) -> None:
-    """Raise if an option that is not one of the allowed ones is given. The message names it."""
-    given = {word.split("=", 1)[0].replace("_", "-") for word in words if word.startswith("--")}
-    fine = () if allowed is None else {field.name for field in dataclasses.fields(allowed)}
-    for field in dataclasses.fields(options):
-        flag = f"--{field.name.replace('_', '-')}"
-        if flag in given and field.name not in fine:
-            raise SettingError(f"{reason}: leave out {flag}")
 
 
 def _preset(words: list[str]) -> str:

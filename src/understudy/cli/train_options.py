@@ -2,15 +2,15 @@
 
 import dataclasses
 import shlex
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import tyro
 
 from understudy.collect.worker import STEP_TIMEOUT
 from understudy.core import display
 from understudy.core.errors import NeedsError, SettingError, check_whole
-from understudy.core.options import EnvArgs, Name, Path_, Wraps, default
+from understudy.core.options import EnvArgs, Int_, Name, Path_, Wraps, default
 from understudy.data import Demonstrations, bundled, load
 from understudy.envs import NamedEnv, make, make_unfinished
 from understudy.envs.naming import WRAPPERS, parse_args
@@ -43,7 +43,7 @@ class RunOptions:
     """Keyword argument of the environment; the value is JSON or text. Repeat the option for several."""
     wrap: Wraps = ()
     """Wrapper of the environment, such as gymnasium.wrappers:ClipAction. Repeat the option for several."""
-    horizon: Annotated[int | None, default("the environment's time limit")] = None
+    horizon: Annotated[Int_, default("the environment's time limit")] = None
     """Steps after which an episode of a Gymnasium environment is truncated."""
     episodes: Annotated[tuple[int, ...], default("all")] = ()
     """Number of demonstrated episodes to use. Several numbers train every seed on each."""
@@ -54,18 +54,15 @@ class RunOptions:
     critic_obs: Annotated[tuple[str, ...], default("all")] = ()
     """Indices of the observation entries that critics and moment functions see, or names of its parts."""
     holdout: float = HOLDOUT
-    """Fraction of demonstrated episodes held out to select among the policies; of fewer than 4, of the first's
-    steps."""
+    """Fraction of demonstrated episodes held out to select among policies; of the first one's steps if fewer than 4."""
     select: Select = "payoff"
-    """Policy to return, if the algorithm trains in an environment: the last, unless an earlier one is closer to
-    held-out demonstrations on fresh episodes (payoff); the same by the task reward (return); or the last."""
+    """Policy to return after training in an environment: the last, unless another has a better payoff or return."""
     keep: int = 0
     """Candidates for the returned policy to save in OUT/candidates, one of each of so many parts of training."""
     log: Kinds = ()
     """Also log to tensorboard or wandb; repeat the option for both. OUT.logs/metrics.csv is always written."""
     out: Annotated[Path_, default("runs/ALGORITHM")] = None
-    """Directory of the run. Several values of a setting (--lr 1e-4 3e-4) are a sweep: one run for each, in
-    OUT/lr=0.0001 and so on."""
+    """Directory of the run. Several values of a setting (--lr 1e-4 3e-4) are one run for each, in OUT/lr=0.0001 etc."""
     replace: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Start again, and replace the run in OUT once the new one is trained. Only a run of understudy is replaced."""
 
@@ -93,7 +90,7 @@ class ExpertOptions:
 class QueryOptions(ExpertOptions):
     """The expert that the algorithm queries. It also demonstrates, if --demos is left out."""
 
-    budget: Annotated[int | None, default("no limit")] = None
+    budget: Annotated[Int_, default("no limit")] = None
     """Maximum number of expert queries per run."""
 
 
@@ -101,10 +98,39 @@ class QueryOptions(ExpertOptions):
 class WorkerOptions:
     """Where a Gymnasium environment is stepped."""
 
-    workers: Annotated[int | None, default("one per run, at most one per core")] = None
+    workers: Annotated[Int_, default("one per run, at most one per core")] = None
     """Worker processes that step a Gymnasium environment; 0: this process, without a timeout."""
     step_timeout: float = STEP_TIMEOUT
     """Seconds that a step or reset of a Gymnasium environment may take in a worker; 0: no limit."""
+
+
+def refuse_options(options: type, allowed: type | None, reason: str, words: Sequence[str]) -> None:
+    """Raise if an option that is not one of the allowed ones is given. The message names it."""
+    fine = () if allowed is None else {field.name for field in dataclasses.fields(allowed)}
+    for field in dataclasses.fields(options):
+        if flag(field.name) in given(words) and field.name not in fine:
+            raise SettingError(f"{reason}: leave out {flag(field.name)}")
+
+
+def refuse_functions(algorithm: type[Algorithm], words: Sequence[str]) -> None:
+    """Raise if a setting that is a function is given: tyro would say that it is fixed, and not what to do."""
+    for name, hint in get_type_hints(algorithm).items():
+        if flag(name) in given(words) and any(get_origin(one) is Callable for one in (hint, *get_args(hint))):
+            at_console = f", or understudy console --algorithm {algorithm.card.name}" if name == "moments" else ""
+            raise SettingError(
+                f"{flag(name)} is a function, which is no value for this command: "
+                f"use Python, us.{algorithm.card.name}({name}=...){at_console}"
+            )
+
+
+def flag(name: str) -> str:
+    """The option of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def given(words: Sequence[str]) -> set[str]:
+    """The options among the words, without their values."""
+    return {word.split("=", 1)[0].replace("_", "-") for word in words if word.startswith("--")}
 
 
 def named_env(name: str | None, env_arg: Sequence[str], wrap: Sequence[str], horizon: int | None) -> NamedEnv | None:

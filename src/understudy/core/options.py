@@ -7,6 +7,12 @@ from tyro.conf import Positional, UseAppendAction
 
 Name = Annotated[str | None, tyro.conf.arg(metavar="NAME")]
 Path_ = Annotated[str | None, tyro.conf.arg(metavar="PATH")]
+# tyro shows `int | None` as `{None}|INT`; these show what is typed.
+Int_ = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+Float_ = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
+Ints_ = Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="[INT ...]")]
+Names_ = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[NAME ...]")]
+Directory = Annotated[str, tyro.conf.arg(metavar="PATH")]
 EnvArgument = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
 FileArgument = Annotated[Positional[str], tyro.conf.arg(metavar="FILE")]
 RunArgument = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]

@@ -185,17 +185,18 @@ def batch_of(
     observation: Any, shape: tuple[int, ...], states: int | None, error: type[Exception]
 ) -> tuple[np.ndarray, bool]:
     """Observations as a batch, and whether one was given. A policy with a table of `states` takes their indices."""
-    obs = np.asarray(observation)
-    if shape or obs.dtype.kind not in "iu":  # the index of a state stays an integer
-        obs = obs.astype(np.float32, copy=False)
+    takes = f"the policy takes {shape}, or a batch of shape (n, *{shape})"
+    try:
+        obs = np.asarray(observation)
+        if shape or obs.dtype.kind not in "iu":  # the index of a state stays an integer
+            obs = obs.astype(np.float32, copy=False)
+    except (TypeError, ValueError) as wrong:
+        raise error(f"observation is no array of numbers ({wrong}): {takes}") from wrong
     single = obs.shape == shape
     if single:
         obs = obs[None]
     if obs.shape[1:] != shape or not obs.ndim:
-        raise error(
-            f"observation has shape {np.shape(observation)}: "
-            f"the policy takes {shape}, or a batch of shape (n, *{shape})"
-        )
+        raise error(f"observation has shape {np.shape(observation)}: {takes}")
     if states is not None:
         if obs.dtype.kind not in "iu" or (obs < 0).any() or (obs >= states).any():
             raise error(f"observation is {observation!r}: a state is needed, a whole number from 0 to {states - 1}")

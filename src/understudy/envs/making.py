@@ -105,6 +105,8 @@ class Maker:
             why = str(error).splitlines()[0]
             if attribute and isinstance(error, gymnasium.error.Error):
                 why = f"{module} has no function '{attribute}', and registers no such environment"
+            elif isinstance(error, ModuleNotFoundError):
+                why += ": it is looked for in the current directory and among the installed packages"
             raise ExtraError(f"{name} cannot be made: {why}") from error
         except gymnasium.error.DeprecatedEnv as error:
             known = [*self._known, *gymnasium.registry]

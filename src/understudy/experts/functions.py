@@ -66,8 +66,8 @@ class BatchFunction:
         name = f"the expert {self.__name__}"
         if batch_error is not None:
             again = "" if one_error is None else f", and {reason(one_error)} for one"
-            hint = "" if one_error is not None else f"; {self._advice(None, number, len(rows))}"
-            raise WorkerError(f"{name} raised {reason(batch_error)} for {len(rows)} observations{again}{hint}")
+            hint = self._advice(None, number, len(rows)) if one_error is None else "call it with one of them yourself"
+            raise WorkerError(f"{name} raised {reason(batch_error)} for {len(rows)} observations{again}; {hint}")
         try:
             check_numbers(name, "actions", batch, (len(rows), *shape))
         except SpecError as error:

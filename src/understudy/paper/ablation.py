@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from understudy.core import display
 from understudy.core.errors import DivergedError, NeedsError
-from understudy.core.options import Path_
+from understudy.core.options import Names_, Path_, default
 from understudy.evaluation import drawing
 from understudy.paper import failures, figure_studies, reward
 from understudy.paper.episodes import FIELDS, Episode, parse_episode
@@ -81,21 +81,21 @@ def _command_name(preset: str, settings: dict[str, Any]) -> str:
 
 def reproduce_ablation(
     task: TaskName,
-    learners: tuple[str, ...] | None = None,
+    learners: Annotated[Names_, default("those still missing")] = None,
     options: Options = DEFAULTS,
-    work: Path_ = None,
-    out: Path_ = None,
+    work: Annotated[Path_, default("runs/ablation")] = None,
+    out: Annotated[Path_, default("docs/results/adril-ablation.csv")] = None,
 ) -> None:
     """Returns of AdRIL without each of its parts, where its episodes fail, and what its critic and payoff say there.
 
     Args:
         task: Task of the paper.
         learners: Learners to train: an algorithm with an optional preset, number of trajectories and settings, such as
-            adril@20,absorbing=False. Default: those of the comparison's eighteen that the file does not have up to the
-            last step. Without a name: train nothing, and print what the files have. Rows of other learners stay.
-        work: Directory of checkpoints and finished learners; rerun the command to resume. Default: runs/ablation.
+            adril@20,absorbing=False. Without a name: train nothing, and print what the files have. Rows of other
+            learners stay.
+        work: Directory of checkpoints and finished learners; rerun the command to resume.
         out: CSV file of the returns; the figure, and the episodes in a file whose name ends in -episodes, are written
-            next to it. Default: docs/results/adril-ablation.csv.
+            next to it.
     """
     path = Path(out or "docs/results/adril-ablation.csv")
     episodes_path = path.with_stem(f"{path.stem}-episodes")

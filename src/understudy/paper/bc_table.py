@@ -3,11 +3,11 @@
 import itertools
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from understudy.core import display
 from understudy.core.errors import SettingError
-from understudy.core.options import Path_
+from understudy.core.options import Int_, Path_, default
 from understudy.core.statistics import Sample
 from understudy.paper import figure_studies, published
 from understudy.paper.figure_studies import TASKS
@@ -17,23 +17,23 @@ from understudy.studies.plan import BUNDLED
 
 def reproduce_bc_table(
     task: Literal["both", "halfcheetah", "ant"] = "both",
-    demos: Path_ = None,
-    seeds: int | None = None,
-    eval_episodes: int | None = None,
-    workers: int = 0,
-    work: Path_ = None,
-    out: Path_ = None,
+    demos: Annotated[Path_, default("the bundled ones")] = None,
+    seeds: Annotated[Int_, default("5")] = None,
+    eval_episodes: Annotated[Int_, default("10")] = None,
+    workers: Annotated[int, default("one per core")] = 0,
+    work: Annotated[Path_, default("runs/bc-table")] = None,
+    out: Annotated[Path_, default("docs/results/bc-table.csv")] = None,
 ) -> None:
     """Return of the expert and of behavioral cloning on 25 trajectories, next to the paper's table.
 
     Args:
         task: Task of the paper, or both.
-        demos: File of demonstrations (.npz) of one task. Default: the bundled ones.
-        seeds: Seeds. Default: 5.
-        eval_episodes: Episodes per evaluated policy. Default: 10.
-        workers: Processes for the evaluation. Default: one per core.
-        work: Directory of the finished cells; rerun the command to resume. Default: runs/bc-table.
-        out: CSV file of the returns. Default: docs/results/bc-table.csv.
+        demos: File of demonstrations (.npz) of one task.
+        seeds: Seeds.
+        eval_episodes: Episodes per evaluated policy.
+        workers: Processes for the evaluation.
+        work: Directory of the finished cells; rerun the command to resume.
+        out: CSV file of the returns.
     """
     if demos is not None and task == "both":
         raise SettingError(f"demos is '{demos}', a file of one task: pass --task halfcheetah or --task ant")

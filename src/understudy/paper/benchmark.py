@@ -25,7 +25,7 @@ from understudy.collect.recording import record
 from understudy.core import display
 from understudy.core.errors import NeedsError, RunError, SettingError, check_positive, check_whole, unknown
 from understudy.core.locks import wait_for_lock
-from understudy.core.options import Path_, default
+from understudy.core.options import Directory, Float_, Int_, Names_, Path_, default
 from understudy.core.paths import check_own_file
 from understudy.core.reader import FileReader
 from understudy.core.statistics import Sample, interval
@@ -69,19 +69,19 @@ def results_file(folder: str | os.PathLike[str], task: Task) -> Path:
 
 
 def run_command(
-    tasks: Annotated[tuple[str, ...] | None, default("all that have an expert")] = None,
-    learners: Annotated[tuple[str, ...] | None, default("bc advil valuedice adril gail:sac sqil")] = None,
+    tasks: Annotated[Names_, default("all that have an expert")] = None,
+    learners: Annotated[Names_, default("bc advil valuedice adril gail:sac sqil")] = None,
     trajectories: tuple[int, ...] = (1, 5, 25),
     seeds: int = 5,
-    steps: Annotated[int | None, default("500,000; humanoid 1,000,000")] = None,
+    steps: Annotated[Int_, default("500,000; humanoid 1,000,000")] = None,
     eval_every: int = 25_000,
     eval_episodes: int = 10,
     staleness: int = 1,
     workers: Annotated[int, default("one per core")] = 0,
-    minutes: Annotated[float | None, default("no limit")] = None,
+    minutes: Annotated[Float_, default("no limit")] = None,
     expert: Annotated[Path_, default("the bundled one")] = None,
-    work: str = WORK,
-    out: str = OUT,
+    work: Directory = WORK,
+    out: Directory = OUT,
 ) -> None:
     """Train and evaluate the runs of the benchmark that have not finished. Rerun the command to go on.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from understudy.core import display
 from understudy.core.errors import NeedsError
-from understudy.core.options import Path_, default
+from understudy.core.options import Directory, Path_, default
 from understudy.core.paths import check_file_path
 from understudy.core.statistics import Sample, interval
 from understudy.evaluation.intervals import Estimate, iqm
@@ -174,7 +174,7 @@ def published_table(full: bool = True) -> tuple[list[str], list[list[str]]]:
     return ["learner", "source", "demonstrations", *tasks, "IQM"], rows
 
 
-def report_command(results: str = OUT, out: Annotated[Path_, default("RESULTS/benchmark.png")] = None) -> None:
+def report_command(results: Directory = OUT, out: Annotated[Path_, default("RESULTS/benchmark.png")] = None) -> None:
     """Print the benchmark's table and draw its figure, from the CSV files alone.
 
     Args:

@@ -6,11 +6,11 @@ begin at the expert's states. The numbers are exact (`tabular.resets`): nothing 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from understudy.core import display
 from understudy.core.errors import SettingError, check_whole
-from understudy.core.options import Path_
+from understudy.core.options import Path_, default
 from understudy.core.paths import check_own_file
 from understudy.evaluation import drawing
 from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
@@ -33,12 +33,14 @@ class Cost(NamedTuple):
     episodes: float
 
 
-def reproduce_filter_tree(horizon: int = 13, out: Path_ = None) -> None:
+def reproduce_filter_tree(
+    horizon: int = 13, out: Annotated[Path_, default("docs/results/filter-tree.csv")] = None
+) -> None:
     """Episodes of a search for the expert's leaf in TREE, without resets and from the expert's states.
 
     Args:
         horizon: The longest horizon, for two actions; four actions have half of it.
-        out: CSV file; the figure is written next to it. Default: docs/results/filter-tree.csv.
+        out: CSV file; the figure is written next to it.
     """
     check_whole(1, horizon=horizon)
     path = Path(out or "docs/results/filter-tree.csv")

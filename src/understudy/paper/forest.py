@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from understudy.collect.rollouts import rollout
 from understudy.core import display
 from understudy.core.errors import check_whole
-from understudy.core.options import Path_
+from understudy.core.options import Path_, default
 from understudy.core.statistics import Interval, Sample, interval
 from understudy.data import load
 from understudy.envs.forest import Forest
@@ -45,7 +45,7 @@ def reproduce_forest(
     trials: int = 10,
     queries: int = 3000,
     answers: int = 100,
-    out: Path_ = None,
+    out: Annotated[Path_, default("docs/results/forest.csv")] = None,
 ) -> None:
     """Distance by round for DAgger and for DAeQuIL with the paper's moments and with others.
 
@@ -56,8 +56,7 @@ def reproduce_forest(
         trials: Seeds per learner.
         queries: Expert queries per run in the part unseen.
         answers: Expert queries per run in the part answers.
-        out: CSV file of the distances; figures and the other parts' files are written next to it. Default:
-            docs/results/forest.csv.
+        out: CSV file of the distances; figures and the other parts' files are written next to it.
     """
     check_whole(2, trials=trials)
     check_whole(1, queries=queries, answers=answers)

@@ -18,7 +18,7 @@ from understudy.collect.recording import record
 from understudy.core import display
 from understudy.core.errors import check_whole
 from understudy.core.imports import find_own_code
-from understudy.core.options import Path_, default
+from understudy.core.options import Int_, Path_, default
 from understudy.core.statistics import Sample
 from understudy.data import Demonstrations, load
 from understudy.envs import GymnasiumEnvironment, make
@@ -46,21 +46,21 @@ EVAL_SEED = 20_210_718
 
 def reproduce_lander(
     expert: Annotated[str, tyro.conf.arg(metavar="FILE")],
-    demos: Path_ = None,
+    demos: Annotated[Path_, default("record them from the expert")] = None,
     activation: Activation = "tanh",
     learners: tuple[str, ...] = LEARNERS,
     trajectories: int = 25,
     trials: int = published.SEEDS,
     rounds: int = 10,
     episodes: int = 10,
-    workers: Annotated[int | None, default("one per core")] = None,
-    out: Path_ = None,
+    workers: Annotated[Int_, default("one per core")] = None,
+    out: Annotated[Path_, default("docs/results/lander.csv")] = None,
 ) -> None:
     """Return by round for DAgger and DAeQuIL on LunarLander with hidden leg contacts, next to the paper's numbers.
 
     Args:
         expert: Expert to query: an npz file of weights w0, b0, w1, b1, ..., a saved policy or run, or module:function.
-        demos: File of demonstrations (.npz). Default: record them from the expert.
+        demos: File of demonstrations (.npz).
         activation: Activation function of an expert that is a file of weights.
         learners: Algorithms, each with an optional preset, such as dagger:lander.
         trajectories: Demonstrated trajectories for behavioral cloning.
@@ -68,7 +68,7 @@ def reproduce_lander(
         rounds: Rounds after behavioral cloning.
         episodes: Episodes per evaluated policy.
         workers: Worker processes that step the environment; 0: this process, without a timeout.
-        out: CSV file of the returns; the figure is written next to it. Default: docs/results/lander.csv.
+        out: CSV file of the returns; the figure is written next to it.
     """
     check_whole(1, trials=trials, rounds=rounds, episodes=episodes, trajectories=trajectories)
     path = Path(out or "docs/results/lander.csv")

@@ -8,12 +8,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from understudy.core import display
 from understudy.core.errors import NeedsError
-from understudy.core.options import Path_
+from understudy.core.options import Int_, Ints_, Names_, Path_, default
 from understudy.core.statistics import Sample, holm, p_less
 from understudy.evaluation import drawing
 from understudy.paper import figure_studies, published
@@ -25,29 +26,29 @@ from understudy.studies.records import FINAL
 
 def reproduce_off_q(
     task: TaskName,
-    demos: Path_ = None,
-    learners: tuple[str, ...] | None = None,
-    trajectories: tuple[int, ...] | None = None,
-    seeds: int | None = None,
-    eval_episodes: int | None = None,
-    workers: int = 0,
-    work: Path_ = None,
-    out: Path_ = None,
+    demos: Annotated[Path_, default("the bundled ones")] = None,
+    learners: Annotated[Names_, default("the figure's")] = None,
+    trajectories: Annotated[Ints_, default("5, 10, 15, 20 and 25")] = None,
+    seeds: Annotated[Int_, default("5")] = None,
+    eval_episodes: Annotated[Int_, default("10")] = None,
+    workers: Annotated[int, default("one per core")] = 0,
+    work: Annotated[Path_, default("runs/off-q-TASK")] = None,
+    out: Annotated[Path_, default("docs/results/off-q-TASK.csv")] = None,
 ) -> None:
     """Return by the number of demonstrations for BC, ValueDICE and AdVIL, next to the paper's numbers.
 
     Args:
         task: Task of the paper.
-        demos: File of demonstrations (.npz). Default: the bundled ones.
+        demos: File of demonstrations (.npz).
         learners: Learners to train instead of the figure's: an algorithm with an optional preset and settings, such as
             advil:paper or bc,lr=0.001. Without a name: train nothing, and draw the rows in the file. Rows of other
             learners stay in the file.
-        trajectories: Numbers of demonstrated trajectories. Default: 5, 10, 15, 20 and 25.
-        seeds: Seeds per learner and number of trajectories. Default: 5.
-        eval_episodes: Episodes per evaluated policy. Default: 10.
-        workers: Processes for the evaluation. Default: one per core.
-        work: Directory of the finished cells; rerun the command to resume. Default: runs/off-q-TASK.
-        out: CSV file of the returns; the figure is written next to it. Default: docs/results/off-q-TASK.csv.
+        trajectories: Numbers of demonstrated trajectories.
+        seeds: Seeds per learner and number of trajectories.
+        eval_episodes: Episodes per evaluated policy.
+        workers: Processes for the evaluation.
+        work: Directory of the finished cells; rerun the command to resume.
+        out: CSV file of the returns; the figure is written next to it.
     """
     env = TASKS[task]
     path = Path(out or f"docs/results/off-q-{task}.csv")

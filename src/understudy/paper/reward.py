@@ -17,7 +17,7 @@ import tyro
 from understudy.algorithms import find
 from understudy.core import display
 from understudy.core.errors import NeedsError
-from understudy.core.options import Path_
+from understudy.core.options import Int_, Names_, Path_, default
 from understudy.core.statistics import Sample
 from understudy.evaluation import drawing
 from understudy.paper import figure_studies, published
@@ -36,20 +36,20 @@ WITHIN = published.REWARD_EVERY
 class OnlineOptions:
     """Options of every figure whose learners train in the environment."""
 
-    demos: Path_ = None
-    """File of demonstrations (.npz). Default: the bundled ones."""
-    steps: int | None = None
-    """Environment steps of each run. Default: 500,000; in the ablation 300,000."""
-    eval_every: int | None = None
-    """Environment steps between evaluations, rounded up to whole rounds. Default: 25,000."""
-    seeds: int | None = None
-    """Seeds per learner. Default: 5."""
-    eval_episodes: int | None = None
-    """Episodes per evaluated policy. Default: 10."""
+    demos: Annotated[Path_, default("the bundled ones")] = None
+    """File of demonstrations (.npz)."""
+    steps: Annotated[Int_, default("500,000; in the ablation 300,000")] = None
+    """Environment steps of each run."""
+    eval_every: Annotated[Int_, default("25,000")] = None
+    """Environment steps between evaluations, rounded up to whole rounds."""
+    seeds: Annotated[Int_, default("5")] = None
+    """Seeds per learner."""
+    eval_episodes: Annotated[Int_, default("10")] = None
+    """Episodes per evaluated policy."""
     staleness: int = 0
     """Updates by which the acting policy lags the learner: 0, or 1 to collect and train in parallel."""
-    workers: int = 0
-    """Processes for collecting and evaluating. Default: one per core."""
+    workers: Annotated[int, default("one per core")] = 0
+    """Processes for collecting and evaluating."""
 
     def study(self, figure: str, env: str, entries: Sequence[Entry] = ()) -> Study:
         """The figure's study with these options."""
@@ -70,10 +70,10 @@ DEFAULTS = OnlineOptions()
 
 def reproduce_reward(
     task: TaskName,
-    learners: tuple[str, ...] | None = None,
+    learners: Annotated[Names_, default("the figure's")] = None,
     options: Options = DEFAULTS,
-    work: Path_ = None,
-    out: Path_ = None,
+    work: Annotated[Path_, default("runs/reward-TASK")] = None,
+    out: Annotated[Path_, default("docs/results/reward-TASK.csv")] = None,
 ) -> None:
     """Return by environment steps for AdRIL, SQIL and GAIL, next to the paper's curves.
 
@@ -82,8 +82,8 @@ def reproduce_reward(
         learners: Learners to train instead of the figure's: an algorithm with an optional preset, number of
             trajectories and settings, such as adril:paper@20,round_steps=2500. Without a name: train nothing, and draw
             the rows in the file. Rows of other learners stay in the file.
-        work: Directory of the finished cells; rerun the command to resume. Default: runs/reward-TASK.
-        out: CSV file of the returns; the figure is written next to it. Default: docs/results/reward-TASK.csv.
+        work: Directory of the finished cells; rerun the command to resume.
+        out: CSV file of the returns; the figure is written next to it.
     """
     entries = None if learners is None else figure_studies.parse_learners(learners)
     reproduce_figure(f"reward-{task}", task, options, work, out, entries)

@@ -8,7 +8,7 @@ for surviving. `understudy reproduce survival` runs it, with and without absorbi
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from understudy.collect.recording import record
 from understudy.collect.rollouts import HostPolicy, rollout
 from understudy.core import display
 from understudy.core.errors import RunError, check_whole
-from understudy.core.options import Path_
+from understudy.core.options import Path_, default
 from understudy.core.statistics import Sample
 from understudy.data import Demonstrations
 from understudy.evaluation import drawing
@@ -59,8 +59,8 @@ def reproduce_survival(
     steps: int = 20_480,
     seeds: int = 4,
     episodes: int = 20,
-    work: Path_ = None,
-    out: Path_ = None,
+    work: Annotated[Path_, default("runs/survival")] = None,
+    out: Annotated[Path_, default("docs/results/survival.csv")] = None,
 ) -> None:
     """Episode length of AdRIL and SQIL that imitate an expert that falls early, with and without absorbing states.
 
@@ -69,8 +69,8 @@ def reproduce_survival(
         steps: Environment steps of each run.
         seeds: Seeds per learner.
         episodes: Episodes per evaluated policy.
-        work: Directory of the finished cells; rerun the command to resume. Default: runs/survival.
-        out: CSV file of the lengths; the figure is written next to it. Default: docs/results/survival.csv.
+        work: Directory of the finished cells; rerun the command to resume.
+        out: CSV file of the lengths; the figure is written next to it.
     """
     check_whole(1, trajectories=trajectories, steps=steps, seeds=seeds, episodes=episodes)
     path = Path(out or "docs/results/survival.csv")

@@ -49,6 +49,8 @@ class Header:
         self.action_names = tuple(names[i].partition(".")[2] for i in self.act) if act_parts else None
         self.discrete = not self.act and "action" in names
         self.act = [self.names.index("action")] if self.discrete else self.act
+        if not any(names):
+            raise check.error("it is empty: a header with the columns obs_0, action_0 and others is needed")
         misnamed = not self.act and any(name.lower().startswith("act") for name in names)
         if not self.obs or misnamed:
             what = "observation.NAME or obs_0, obs_1" if not self.obs else "action.NAME, action_0 or action"

@@ -3,11 +3,14 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import tyro
 
 from understudy.core import display
 from understudy.core.errors import SettingError, check_whole
+from understudy.core.options import Directory, Path_, default
 from understudy.core.paths import check_file_path, check_new_file, check_own_file
 from understudy.core.storage import make_directory
 from understudy.paper.on_q_trials import PROVENANCE, provenance_columns
@@ -21,7 +24,11 @@ HEADER = ["part", "name", "class", "x", "value", *PROVENANCE]
 
 
 def theory_command(
-    out: str = "out/theory", mdps: int = 10_000, seed: int = 0, full: bool = False, page: str | None = None
+    out: Directory = "out/theory",
+    mdps: int = 10_000,
+    seed: int = 0,
+    full: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    page: Annotated[Path_, default("none")] = None,
 ) -> None:
     """Measure the bounds of section 4 and the solvers of section 5 on finite MDPs.
 

@@ -103,7 +103,7 @@ def compare_studies(a: Side, b: Side) -> Compared:
         ]
         raise SettingError(
             f"'{a.name}' and '{b.name}' have no algorithm with the same label and number of trajectories: {named[0]}; "
-            f"and {named[1]}"
+            f"and {named[1]}. Give them the same `label` in both study files, or compare other studies"
         )
     matched = {(pair.env, pair.a.label, pair.a.trajectories) for pair in pairs}
     singles = [
