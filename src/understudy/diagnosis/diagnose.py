@@ -26,7 +26,7 @@ from understudy.diagnosis import (
 from understudy.diagnosis.causes import rank
 from understudy.diagnosis.measures import CannotMeasureError, Diagnosis, Measure
 from understudy.diagnosis.reference import Reference, build
-from understudy.diagnosis.subject import Subject, gather
+from understudy.diagnosis.subject import Subject, gather, play_clone
 from understudy.train.results import Result
 
 
@@ -59,6 +59,7 @@ def diagnose(
     reference: Reference | None = None
     try:
         reference = build(subject)
+        play_clone(subject, reference.actors[-1])
     except (UnderstudyError, np.linalg.LinAlgError) as error:
         missing["reference clone"] = quoted(error, 300)
     measures: list[Measure] = []

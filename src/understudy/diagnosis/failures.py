@@ -24,6 +24,13 @@ def poor_expert(n: Numbers) -> tuple[float, str]:
         text = (
             text or f"the demonstrations return {r['demonstrations']:.1f}, random or constant actions {r['random']:.1f}"
         )
+    if r.get("searched_share") is not None:
+        beaten = 0.93 * ramp(1 - r["searched_share"], 0.3, 0.5) * (1.0 if r["p_worse_than_searched"] < 0.01 else 0.2)
+        if beaten > likely:
+            likely, text = beaten, (
+                f"the demonstrations return {r['demonstrations']:.1f}, a policy of a short search {r['searched']:.1f}, "
+                f"random or constant actions {r['random']:.1f}"
+            )
     if (
         (s.get("reward_per_step") or 0.0) > 0
         and s.get("terminal", 0.0) > 0.5

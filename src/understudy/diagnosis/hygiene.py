@@ -1,6 +1,5 @@
 """Hygiene: what is wrong with the numbers of the demonstrations themselves."""
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,8 @@ from understudy.core.statistics import Sample
 from understudy.core.types import Continuous
 from understudy.data import Demonstrations
 from understudy.data.inspection import at_bounds, ranges
-from understudy.diagnosis.alike import vectors
+from understudy.diagnosis.copies import branches, repeated, repeats_in_env
+from understudy.diagnosis.leaks import leak_of_expert, leaked
 from understudy.diagnosis.measures import CannotMeasureError, Measure
 from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
@@ -39,9 +39,11 @@ def measure(subject: Subject) -> Measure:
         "actions_at_limits": _at_limits(demos),
         "episodes": demos.episodes,
         "repeated": repeated(demos),
-        "repeats_in_env": _repeats_in_env(subject),
+        "repeats_in_env": repeats_in_env(subject),
+        "branches": branches(demos),
         "leak": leak,
         "leak_column": column,
+        "leak_of_expert": leak_of_expert(subject, column),
         "action_period": period,
         "same_observation": repeats,
         "same_action": _same_action(demos),
@@ -75,54 +77,6 @@ def measure(subject: Subject) -> Measure:
             y_title="Share",
         ),
     )
-
-
-def repeated(demos: Demonstrations) -> float:
-    """The share of episodes that repeat an earlier one, up to rounding."""
-    starts = np.cumsum(demos.lengths) - demos.lengths
-    scale = np.maximum(np.abs(demos.observations).max(0), 1e-12)
-    seen, again = set(), 0
-    for start, length in zip(starts, demos.lengths, strict=True):
-        rows = slice(int(start), int(start + length))
-        numbers = np.round(demos.observations[rows] / scale, 5) + 0.0
-        actions = np.round(demos.actions[rows].astype(np.float64), 4) + 0.0
-        key = hashlib.sha256(numbers.tobytes() + actions.tobytes()).digest()
-        again += key in seen
-        seen.add(key)
-    return again / demos.episodes
-
-
-def _repeats_in_env(subject: Subject) -> bool | None:
-    """Whether the environment itself repeats: all fresh episodes start alike and are alike. None: unknown."""
-    played = subject.theirs or subject.fresh or subject.explored
-    if played is None or len(played.lengths) < 2:
-        return None
-    first = np.asarray(played.steps.obs)[:, 0]
-    return bool((first == first[:1]).all())
-
-
-def leaked(demos: Demonstrations) -> tuple[float, int]:
-    """How well the best single column of the observation gives the action by a straight line, and which it is."""
-    act = vectors(demos.action_space, demos.actions)
-    if act.std(0).max(initial=0.0) < 1e-9 or demos.observations.shape[1] == 1:
-        return 0.0, -1
-    obs = demos.observations.astype(np.float64)
-    rows = slice(None, None, max(len(obs) // 5000, 1))
-    obs, act = obs[rows], act[rows]
-    numbers = np.asarray(demos.actions[rows], np.float64).reshape(len(obs), -1)
-    best, column = 0.0, -1
-    targets = numbers if isinstance(demos.action_space, Continuous) else np.concatenate([numbers, act], axis=1)
-    for j in range(obs.shape[1]):
-        x = obs[:, j]
-        if x.std() < 1e-9:
-            continue
-        for target in targets.T:
-            if target.std() < 1e-9:
-                continue
-            fit = abs(float(np.corrcoef(x, target)[0, 1]))
-            if fit > best:
-                best, column = fit, j
-    return best, column
 
 
 def control_period(demos: Demonstrations) -> tuple[int, float]:

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,10 @@ class Subject:
     """Episodes of the expert from the same starts."""
     explored: Episodes | None = None
     """Episodes of which half of the actions are random."""
+    cloned: Episodes | None = None
+    """Episodes of the reference clone."""
+    guided: Episodes | None = None
+    """Demonstrations alone: episodes in which half of the actions are the reference clone's and half random."""
     random_returns: np.ndarray | None = None
     idle_returns: np.ndarray | None = None
     """Of the demonstrations' mean action in every step: a policy that ignores its observations. None: discrete."""
@@ -81,6 +86,18 @@ class Subject:
         """The return of a policy without skill: random actions, or the mean action where that is better."""
         known = [one for one in (self.random_returns, self.idle_returns) if one is not None]
         return max((Sample.of(one) for one in known), key=lambda one: one.mean, default=None)
+
+    @property
+    def played(self) -> dict[str, Episodes]:
+        """All fresh episodes, by who acts."""
+        every = {
+            "expert": self.theirs,
+            "learner": self.fresh,
+            "clone": self.cloned,
+            "explored": self.explored,
+            "guided": self.guided,
+        }
+        return {name: one for name, one in every.items() if one is not None}
 
     def seeds(self, count: int) -> list[int]:
         """Different seeds for different episodes."""
@@ -186,19 +203,31 @@ def _find_experts(subject: Subject, expert: Any) -> None:
             subject.missing["reference expert"] = quoted(error, 300)
 
 
+def _played(subject: Subject, name: str, policy: Any, seed: int, deterministic: bool = True) -> Episodes | None:
+    try:
+        return rollout(subject.env, policy, subject.episodes, seed, deterministic)
+    except (UnderstudyError, ValueError, ArithmeticError) as error:  # a policy or an environment may fail
+        subject.missing[name] = quoted(error, 300)
+        return None
+
+
+def play_clone(subject: Subject, actor: Actor) -> None:
+    """Fresh episodes of the reference clone. They show how episodes of the demonstrated behaviour end."""
+    own, explore = subject.seeds(2)
+    if subject.env is None:
+        return
+    subject.cloned = _played(subject, "episodes of the reference clone", actor.policy, own)
+    if subject.actor is None and subject.cloned is not None:
+        act = _exploring(subject.env.spec.action, actor.policy, np.random.default_rng(explore))
+        subject.guided = _played(subject, "episodes around the reference clone", act, explore)
+
+
 def _play(subject: Subject) -> None:
     """Fresh episodes: of the policies, of the expert, of random actions, and exploring ones."""
     env, actor = subject.env, subject.actor
     assert env is not None
     own, explore, others = subject.seeds(3)
-    count = subject.episodes
-
-    def played(name: str, policy: Any, seed: int, deterministic: bool = True) -> Episodes | None:
-        try:
-            return rollout(env, policy, count, seed, deterministic)
-        except (UnderstudyError, ValueError, ArithmeticError) as error:  # a policy or an environment may fail
-            subject.missing[name] = quoted(error, 300)
-            return None
+    played = partial(_played, subject)
 
     if actor is not None:
         subject.fresh = played("fresh episodes", actor.policy, own)

@@ -28,25 +28,31 @@ def measure(subject: Subject) -> Measure:
         numbers.update(
             horizon=horizon,
             longest=int(demos.lengths.max()),
+            demonstrated_length=float(demos.lengths.mean()),
             same_length=bool((demos.lengths == demos.lengths.max()).all()),
             early=float((demos.lengths < horizon).mean()),
             early_without_terminal=float(((demos.lengths < horizon) & ~terminal).mean()),
             varied=float(np.ptp(demos.lengths) / max(demos.lengths.max(), 1)),
             terminal=float(terminal.mean()),
-            terminal_at_limit=float((terminal & (demos.lengths >= horizon)).mean()),
-            terminal_at_longest=float((terminal & (demos.lengths == demos.lengths.max())).mean()),
+            unmarked=float((~terminal[demos.lengths < horizon]).mean()) if (demos.lengths < horizon).any() else 0.0,
+            limit=limit_ends(demos.lengths, terminal, int(demos.lengths.max())),
             horizon_known=subject.env is not None or not demos.horizon_from_data,
             alike_ends=alike_ends(demos),
             reward_per_step=None if demos.rewards is None else _reward_of_living(demos.rewards, ends),
         )
         series.append(("demonstrations", demos.lengths))
-    for name, played in (("learner", subject.fresh), ("expert", subject.theirs), ("explored", subject.explored)):
-        if played is not None:
-            last = np.asarray(played.steps.terminal)[np.arange(len(played.lengths)), played.lengths - 1]
-            numbers[f"{name}_terminal"] = float(last.mean())
-            numbers[f"{name}_length"] = float(played.lengths.mean())
-            if name != "explored":
-                series.append((f"the {name}", played.lengths))
+    ends: dict[str, Any] = {}
+    for name, played in subject.played.items():
+        last = np.asarray(played.steps.terminal)[np.arange(len(played.lengths)), played.lengths - 1]
+        numbers[f"{name}_terminal"] = float(last.mean())
+        numbers[f"{name}_length"] = float(played.lengths.mean())
+        ends[name] = (played.lengths, last)
+        if name in ("learner", "expert"):
+            series.append((f"the {name}", played.lengths))
+    if ends:
+        numbers["ends"] = float(max(last.mean() for _, last in ends.values()))
+        if demos is not None:
+            numbers["beyond"] = _beyond(ends, int(demos.lengths.max()))
     value = 1.0
     if demos is not None and subject.fresh is not None:
         value = float(subject.fresh.lengths.mean() / demos.lengths.mean())
@@ -84,6 +90,30 @@ def _reward_of_living(rewards: np.ndarray, ends: np.ndarray) -> float:
     inner = np.ones(len(rewards), bool)
     inner[ends] = False
     return float(rewards[inner].mean()) if inner.any() else float(rewards.mean())
+
+
+def limit_ends(lengths: np.ndarray, terminal: np.ndarray, limit: int) -> dict[str, float]:
+    """How many episodes are terminal exactly at a limit, and how many would be by chance.
+
+    A real end falls on any step. So by chance the limit gets as many as one step among the tenth before it.
+    """
+    at = terminal & (lengths == limit)
+    before = terminal & (lengths < limit) & (lengths >= 0.9 * limit)
+    expected = float(before.sum() / max(0.1 * limit, 1.0))
+    return {"at": int(at.sum()), "share": float(at.mean()), "expected": expected, "limit": limit}
+
+
+def _beyond(ends: dict[str, Any], limit: int) -> dict[str, float]:
+    """What fresh episodes do at a length: the share that lasts as long, and the share of these with a terminal there.
+
+    The expert and the clone act as in the demonstrations; others only count if they last.
+    """
+    reach, terminal = [], []
+    for name, (lengths, last) in ends.items():
+        if name in ("expert", "clone") or (lengths >= limit).any():
+            reach += list(lengths >= limit)
+            terminal += list(last[lengths == limit])
+    return {"lasting": float(np.mean(reach)) if reach else float("nan"), "terminal": float(np.sum(terminal))}
 
 
 def alike_ends(demos: Demonstrations) -> float:
