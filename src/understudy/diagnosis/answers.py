@@ -18,6 +18,7 @@ from understudy.diagnosis.subject import Subject
 MOST = 400
 ENOUGH = 0.02
 """The disagreement below which no other order is searched."""
+MOST_QUERIES = 3000
 MOST_COLUMNS = 16
 """Observations with more columns are not searched for another order: each order is a query of all steps."""
 
@@ -49,7 +50,7 @@ def compared(subject: Subject, demos: Demonstrations) -> dict[str, Any]:
     if isinstance(spec.action, Continuous):
         found["units"] = _units(answers(obs), recorded)
     if plain > ENOUGH and 1 < obs.shape[1] <= MOST_COLUMNS:
-        order = searched(lambda order: min(disagreement(obs[:, order]), 10.0), obs.shape[1], ENOUGH)
+        order = searched(lambda order: min(disagreement(obs[:, order]), 10.0), obs.shape[1], ENOUGH, MOST_QUERIES)
         if (order != np.arange(len(order))).any():
             found.update(
                 order="columns in the order " + " ".join(map(str, order)),

@@ -7,13 +7,15 @@ from understudy.diagnosis.evidence import Found, Numbers, listed, ramp
 EXACT = 0.97
 """Likelihood of a defect that the numbers prove, such as a copied episode: more than of any cause that is inferred."""
 
+READINGS = ("scale", "rate", "columns")
+
 
 def constant(n: Numbers) -> tuple[float, str]:
     h = n["hygiene"]
     constant, stuck, columns = h.get("constant", []), h.get("stuck", []), max(h.get("columns", 1), 1)
     text = f"{len(constant)} of {columns} observation columns never change in the demonstrations ({listed(constant)})"
     if stuck:
-        return 0.9, f"{text}, and columns {listed(stuck)} do change in the environment"
+        return 0.95, f"columns {listed(stuck)} hardly change in the demonstrations, and do change in the environment"
     if not constant or h.get("whole_numbers"):
         return 0.0, text
     share = len(constant) / columns
@@ -90,10 +92,13 @@ def _reading(r: Found, kind: str) -> tuple[float, str]:
         return 0.0, ""
     one, plain, floor = r[kind], r["as_recorded"], r["floor"]
     own = one["error"]
+    floor = min(floor, own)  # a reading that leaves less than the model's own errors shows that these are smaller here
     likely = ramp((plain + 0.002) / (floor + 0.002), 1.5, 3.0) * ramp(one["t"], 4.0, 8.0)
     likely *= ramp(one["explained"], 0.55, 0.85)
     likely *= max(ramp(one["gain"], 0.05, 0.2), ramp((plain + 0.002) / (own + 0.002), 2.0, 4.0))
-    rivals = {other: r[other]["error"] for other in ("scale", "rate", "columns") if other != kind and r[other]["reading"]}
+    rivals = {
+        other: r[other]["error"] for other in ("scale", "rate", "columns") if other != kind and r[other]["reading"]
+    }
     rival = min(rivals.values(), default=1.0)
     if own <= 1.1 * rival + 0.005:
         likely *= 0.95
@@ -101,7 +106,9 @@ def _reading(r: Found, kind: str) -> tuple[float, str]:
             likely *= 0.8
     else:
         likely *= 0.5 * (rival + 0.01) / (own + 0.01)
-    text = f"a model of the environment misses {plain:.1%} of the demonstrated steps, and {own:.1%} with {one['reading']}"
+    text = (
+        f"a model of the environment misses {plain:.1%} of the demonstrated steps, and {own:.1%} with {one['reading']}"
+    )
     return likely, text
 
 
@@ -122,7 +129,10 @@ def scale(n: Numbers) -> tuple[float, str]:
         told = 0.96 * ramp(line["off"], 0.02, 0.1) * ramp(line["off"] / (line["left"] + 0.005), 4, 10)
         told *= 1 - ramp(line["left"], 0.1, 0.3)
         if told > likely:
-            likely, text = told, f"column {column} of the recorded actions is {line['scale']:.2f} times the expert's answers"
+            likely, text = (
+                told,
+                f"column {column} of the recorded actions is {line['scale']:.2f} times the expert's answers",
+            )
             if abs(line["offset"]) > 0.1:
                 text += f" {line['offset']:+.2f} standard deviations"
     return likely, text
@@ -167,7 +177,9 @@ def missing_terminals(n: Numbers) -> tuple[float, str]:
     if "terminal" not in s:
         return 0.0, ""
     unmarked = s["unmarked"] if s["terminal"] > 0 else 1.0
-    text = f"{s['early']:.0%} of the episodes end before the horizon of {s['horizon']} steps, and {unmarked:.0%} of these "
+    text = (
+        f"{s['early']:.0%} of the episodes end before the horizon of {s['horizon']} steps, and {unmarked:.0%} of these "
+    )
     text += "are not terminal"
     if "ends" in s:
         # An end at any time is an event. Recordings that are cut have one length.

@@ -24,9 +24,11 @@ from understudy.diagnosis import (
     survival,
 )
 from understudy.diagnosis.causes import rank
+from understudy.diagnosis.gathering import gather
 from understudy.diagnosis.measures import CannotMeasureError, Diagnosis, Measure
 from understudy.diagnosis.reference import Reference, build
-from understudy.diagnosis.subject import Subject, gather, play_clone
+from understudy.diagnosis.subject import Subject
+from understudy.diagnosis.trials import play_clone
 from understudy.train.results import Result
 
 

@@ -34,6 +34,11 @@ class Numbers:
         return self.values.get(name, float("nan"))
 
     @property
+    def played(self) -> bool:
+        """Whether fresh episodes show how good, or how alike, the policy is."""
+        return "performance" in self.values or "coverage" in self.values
+
+    @property
     def failing(self) -> float:
         """How sure it is that the policy is worse than the expert: where returns are unknown, by what it does."""
         share = self.value("performance")

@@ -25,11 +25,14 @@ def poor_expert(n: Numbers) -> tuple[float, str]:
             text or f"the demonstrations return {r['demonstrations']:.1f}, random or constant actions {r['random']:.1f}"
         )
     if r.get("searched_share") is not None:
-        beaten = 0.93 * ramp(1 - r["searched_share"], 0.3, 0.5) * (1.0 if r["p_worse_than_searched"] < 0.01 else 0.2)
+        beaten = 0.93 * ramp(1 - r["searched_share"], 0.38, 0.55) * (1.0 if r["p_worse_than_searched"] < 0.01 else 0.2)
         if beaten > likely:
-            likely, text = beaten, (
-                f"the demonstrations return {r['demonstrations']:.1f}, a policy of a short search {r['searched']:.1f}, "
-                f"random or constant actions {r['random']:.1f}"
+            likely, text = (
+                beaten,
+                (
+                    f"the demonstrations return {r['demonstrations']:.1f}, a policy of a short search {r['searched']:.1f}, "
+                    f"random or constant actions {r['random']:.1f}"
+                ),
             )
     if (
         (s.get("reward_per_step") or 0.0) > 0
@@ -52,8 +55,10 @@ def poor_expert(n: Numbers) -> tuple[float, str]:
 def _spread(n: Numbers) -> tuple[float, str, Found]:
     """How likely the expert acts differently in alike states, for the two causes of it."""
     a = n["ambiguity"]
-    if not a or not a["alike"]:
+    if not a:
         return 0.0, "", a
+    if not a["alike"]:
+        return *_irreducible(n), a
     likely = ramp(a["low"], 0.02, 0.08)
     modes = a.get("two_modes")
     if modes is not None:
@@ -65,15 +70,31 @@ def _spread(n: Numbers) -> tuple[float, str, Found]:
         here = ramp(local["share"], 0.005, 0.02) * (1 - ramp(local["share"], 0.3, 0.6))
         here *= ramp(local["unpredictable"], 0.65, 0.85)
         likely = max(likely, here * ramp(modes, 0.3, 0.7))
-    likely *= 0.9 * _weight(n)
+    likely *= 0.9 * _weight(n) * (0.5 + 0.5 * _misfit(n))
     if several(n)[0] > 0.5:
         likely *= 0.8  # the groups explain it
     return likely, n.sentences["ambiguity"], a
 
 
+def _irreducible(n: Numbers) -> tuple[float, str]:
+    """Where no states are alike: how likely an error that more demonstrations do not lower is a spread."""
+    d = n["data"]
+    if not d or len(d["errors"]) < 3:
+        return 0.0, ""
+    likely = 0.75 * ramp(d["errors"][-1], 0.15, 0.4) * ramp(d["training_error"], 0.05, 0.2)
+    likely *= 1 - ramp(d["rate"], 0.1, 0.3)
+    return likely * _weight(n), f"{n.sentences['data']}; it does not fall with their number"
+
+
 def _weight(n: Numbers) -> float:
     """How much a spread of the expert's actions counts: little where the policy is as good as the expert."""
-    return 0.35 + 0.65 * n.failing if "performance" in n.values else 1.0
+    return 0.35 + 0.65 * n.failing if n.played else 1.0
+
+
+def _misfit(n: Numbers) -> float:
+    """How clearly a clone fails to fit the actions: little where the state decides them. 1 if there is no clone."""
+    clone = n["data"].get("training_error", n["optimisation"].get("reference_training"))
+    return 1.0 if clone is None else ramp(clone, 0.005, 0.03)
 
 
 def ambiguous(n: Numbers) -> tuple[float, str]:
@@ -98,7 +119,7 @@ def hidden(n: Numbers) -> tuple[float, str]:
     if "share_with_memory" in local:
         before, after = local["share"], local["share_with_memory"]
         explained = ramp((before + 0.005) / (after + 0.005), 1.5, 2.3) * ramp(local["unpredictable"], 0.6, 0.75)
-        found = 0.9 * _weight(n) * explained * ramp(before, 0.02, 0.1)
+        found = 0.9 * _weight(n) * explained * ramp(before, 0.02, 0.1) * _misfit(n)
         if found > likely:
             text = (
                 f"{before:.1%} of the steps have alike states with different actions, and {after:.1%} if a state has "
@@ -130,13 +151,16 @@ def diverged(n: Numbers) -> tuple[float, str]:
         return 0.95, "the held-out payoff of a run is not finite"
     if o.get("exploded"):
         return 0.96, f"{listed(o['exploded'])} exploded in training: {_sizes(o)}"
+    if o.get("strained") and n.played:
+        gain = ramp(o.get("clone", {}).get("gain"), 0.1, 0.4)
+        return 0.94 * gain * n.failing, f"{listed(o['strained'])} grew far beyond the size of the rewards: {_sizes(o)}"
     if o.get("dead"):
         return 0.6, f"{listed(o['dead'])} are zero throughout"
     return 0.0, ""
 
 
 def _sizes(o: Found) -> str:
-    return ", ".join(f"{name} reached {o['largest'][name]:.3g}" for name in o["exploded"])
+    return ", ".join(f"{name} reached {o['largest'][name]:.3g}" for name in [*o["exploded"], *o["strained"]])
 
 
 def under_trained(n: Numbers) -> tuple[float, str]:
@@ -147,11 +171,19 @@ def under_trained(n: Numbers) -> tuple[float, str]:
     train, best = o["training_error"], o["reference_training"]
     worse = ramp((train + 0.01) / (best + 0.01), 1.5, 4.0) * ramp(train - best, 0.01, 0.04)
     falling = ramp(o.get("falling"), 0.05, 0.2) * ramp((train + 0.01) / (best + 0.01), 1.2, 2.0)
-    likely = 0.93 * max(worse, 0.7 * falling) * (0.3 + 0.7 * n.failing if "performance" in n.values else 1.0)
+    likely = 0.93 * max(worse, 0.7 * falling) * (0.3 + 0.7 * n.failing if n.played else 1.0) * _training(n)
     steps = o.get("gradient_steps")
     return likely, f"the policy misses {train:.1%} of its training actions, a reference clone {best:.1%}" + (
         f" (it took {steps:,} gradient steps)" if steps else ""
     )
+
+
+def _training(n: Numbers) -> float:
+    """How much a cause in the training counts: less where the reference clone of the same data is no better."""
+    c = n["optimisation"].get("clone")
+    if not c or n.failing < 0.5:
+        return 1.0
+    return 0.6 + 0.4 * ramp(c["gain"], 0.0, 0.3)
 
 
 def overfitting(n: Numbers) -> tuple[float, str]:
@@ -196,7 +228,7 @@ def too_few(n: Numbers) -> tuple[float, str]:
 
 def compounding(n: Numbers) -> tuple[float, str]:
     c, v = n["compounding"], n["coverage"]
-    if not c or "performance" not in n.values:
+    if not c:
         return 0.0, ""
     ratio = n.value("compounding")
     leaves = ramp(n.value("coverage"), 0.1, 0.3) if v else 0.5
@@ -217,8 +249,10 @@ def seeds(n: Numbers) -> tuple[float, str]:
             f"returns of {s['count']} seeds run from {min(s['means']):.1f} to "
             f"{max(s['means']):.1f}, {s['range']:.0%} of the scale"
         )
-        good = ramp(1 - s["range"], -1.0, 0.0)
-        return 0.93 * ramp(s["range"], 0.15, 0.4) * (1.0 if s["p"] < 0.01 else 0.2) * max(good, 0.6), text
+        p = n["performance"]
+        best = (s["best"] - p["random"]) / max(p["expert"] - p["random"], 1e-9) if p else 1.0
+        good = 0.6 + 0.4 * ramp(best, 0.4, 0.8)  # one seed that works shows that the others could
+        return 0.93 * ramp(s["range"], 0.15, 0.4) * (1.0 if s["p"] < 0.01 else 0.2) * good, text
     payoffs = np.asarray(s["payoffs"])
     if not np.isfinite(payoffs).all() or payoffs.min() <= 0:
         return 0.0, ""

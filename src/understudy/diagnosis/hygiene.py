@@ -16,6 +16,9 @@ from understudy.studies.report.chart import Chart, Series
 
 TINY = 1e-4
 """A column whose spread is this share of the typical one is lost in the noise of a network's first layer."""
+FROZEN = 0.3
+"""A column that stays the same in this share of the steps is frozen if it seldom does in the environment."""
+QUIET = 1e-3
 LEAK = 0.999
 PERIODS = range(2, 21)
 
@@ -116,18 +119,35 @@ def _at_limits(demos: Demonstrations) -> float:
 
 
 def _stuck(subject: Subject, demos: Demonstrations, constant: np.ndarray) -> list[int]:
-    """Columns that are constant in the demonstrations, and vary or differ at the first steps of the environment."""
-    played = subject.theirs or subject.explored
-    if played is None or not constant.any():
+    """Columns that stand still in the demonstrations, and change in the environment.
+
+    They are constant there, or frozen in much of the steps in which others change, or a thousand times less spread.
+    """
+    played = next((subject.played[name] for name in ("expert", "clone", "explored") if name in subject.played), None)
+    if played is None:
         return []
-    value = demos.observations[0]
+    value, whole = demos.observations[0], bool((demos.observations == np.round(demos.observations)).all())
+    every = played.flat(np.asarray(played.steps.obs)).astype(np.float64)
     early = np.asarray(played.steps.obs)[:, 0]
-    scale = np.maximum(np.abs(np.asarray(played.flat(np.asarray(played.steps.obs)))).max(0), 1e-6)
-    moved = (np.abs(early - value) > 1e-4 * scale).any(0)
-    if subject.theirs is not None:
-        all_steps = subject.theirs.flat(np.asarray(subject.theirs.steps.obs))
-        moved |= (np.abs(all_steps - value) > 1e-3 * scale).mean(0) > 0.1
-    elif not bool((demos.observations == np.round(demos.observations)).all()):
-        all_steps = played.flat(np.asarray(played.steps.obs))
-        moved |= (np.abs(all_steps - value) > 1e-3 * scale).mean(0) > 0.5
-    return [int(i) for i in np.flatnonzero(constant & moved)]
+    scale = np.maximum(np.abs(every).max(0), 1e-12)
+    moved = constant & (np.abs(early - value) > 1e-4 * scale).any(0)
+    if subject.theirs is not None or not whole:
+        rare = 0.1 if subject.theirs is not None else 0.5
+        moved |= constant & ((np.abs(every - value) > 1e-3 * scale).mean(0) > rare)
+        ours, theirs = frozen(demos.observations, demos.lengths), frozen(every, played.lengths)
+        moved |= (ours > FROZEN) & (theirs < 0.3 * ours)
+    if subject.theirs is not None:  # others may leave what the expert keeps at one value
+        moved |= demos.observations.astype(np.float64).std(0) < QUIET * every.std(0)
+    return [int(i) for i in np.flatnonzero(moved)]
+
+
+def frozen(obs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """For each column, the share of steps in which it stays exactly the same although another column changes."""
+    inner = np.ones(len(obs), bool)
+    inner[np.cumsum(lengths) - lengths] = False
+    rows = np.flatnonzero(inner)
+    if len(rows) == 0:
+        return np.zeros(obs.shape[1])
+    same = obs[rows] == obs[rows - 1]
+    moving = ~same.all(1)
+    return np.asarray(same[moving].mean(0)) if moving.any() else np.zeros(obs.shape[1])

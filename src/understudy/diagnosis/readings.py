@@ -156,17 +156,18 @@ def _columns(steps: Recorded, order: np.ndarray) -> Recorded:
     return steps._replace(obs=steps.obs[:, order], change=steps.change[:, order])
 
 
-def searched(error: Error, columns: int, enough: float = 0.0) -> np.ndarray:
+def searched(error: Error, columns: int, enough: float = 0.0, most: int = MOST_CALLS) -> np.ndarray:
     """An order of columns with a small error: the best swap of two, again as long as the error falls clearly.
 
-    Where no swap helps, two at once may: a place and its speed must move together. The search ends below `enough`.
+    Where no swap helps, two at once may: a place and its speed must move together. The search ends below `enough`, or
+    after `most` calls.
     """
     order = np.arange(columns)
     least, calls = error(order), 0
     swaps = list(combinations(range(columns), 2))
     pairs = [(x, y) for x, y in combinations(swaps, 2) if not set(x) & set(y)] if columns <= MOST_PAIRED else []
     np.random.default_rng(0).shuffle(pairs)
-    while least > enough and calls < MOST_CALLS:
+    while least > enough and calls < most:
         tried = [(error(_swapped(order, swap)), swap) for swap in swaps]
         calls += len(tried)
         best, swap = min(tried)
@@ -179,7 +180,7 @@ def searched(error: Error, columns: int, enough: float = 0.0) -> np.ndarray:
             if best < BETTER * least - 1e-3:
                 order, least = both, best
                 break
-            if calls >= MOST_CALLS:
+            if calls >= most:
                 break
         else:
             break

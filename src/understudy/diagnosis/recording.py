@@ -43,7 +43,7 @@ def measure(subject: Subject) -> Measure:
     act = vectors(demos.action_space, demos.actions)[rows]
     steps = Recorded.of(obs, act, nexts, part_of(demos.lengths)[rows])
     plain, floor = model.error(steps), max(model.floor, model.floor_of(steps))
-    fits = plain <= max(FITS * floor, floor + 0.02)
+    fits = plain <= max(FITS * model.floor, model.floor + 0.02)
     best = {} if fits else readings.found(model, steps, subject.spec.action)
     numbers: dict[str, Any] = {
         "as_recorded": plain,
