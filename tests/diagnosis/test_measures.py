@@ -12,8 +12,10 @@ from understudy.core.errors import RunError, UnderstudyError
 from understudy.diagnosis.advice import Facts, choose
 from understudy.diagnosis.alike import steps_of
 from understudy.diagnosis.ambiguity import nugget, two_modes
+from understudy.diagnosis.copies import repeated
 from understudy.diagnosis.coverage import energy_test
-from understudy.diagnosis.hygiene import control_period, leaked, repeated
+from understudy.diagnosis.hygiene import control_period
+from understudy.diagnosis.leaks import leaked
 from understudy.diagnosis.measures import plain
 from understudy.diagnosis.remedies import REMEDIES
 

@@ -13,12 +13,14 @@ from understudy.collect.rollouts import rollout
 from understudy.core.errors import UnderstudyError
 from understudy.core.types import Continuous, Discrete
 from understudy.diagnosis.subject import Subject
+from understudy.envs import Environment
 
-STEPS = 120_000
-"""Environment steps of a search, at most."""
-POPULATION = 100
+STEPS = {True: 120_000, False: 60_000}
+"""Environment steps of a search, at most: of JAX environments, and of others, whose steps take longer."""
+POPULATION = (20, 100)
+"""The least and the largest population."""
 LEAST = 5
-"""Generations below which a search is not worth its steps."""
+"""Generations that the steps must allow if all episodes last for the whole horizon."""
 MOST = 12
 ELITE = 0.1
 KEPT = 0.3
@@ -42,8 +44,9 @@ def returns(subject: Subject) -> np.ndarray | None:
     mean, std = seen.mean(0), seen.std(0)
     std = np.where(std > 1e-9 * (1 + np.abs(mean)), std, 1.0)
     shape = (seen.shape[1] + 1, outputs)
-    generations = min(MOST, STEPS // (POPULATION * horizon))
-    if generations < LEAST or shape[0] * shape[1] > MOST_WEIGHTS:
+    steps = STEPS[isinstance(env, Environment)]
+    population = min(POPULATION[1], steps // (LEAST * horizon))
+    if population < POPULATION[0] or shape[0] * shape[1] > MOST_WEIGHTS:
         return None
     rng = np.random.default_rng(subject.seeds(9)[8])
 
@@ -62,11 +65,14 @@ def returns(subject: Subject) -> np.ndarray | None:
 
     centre, width = np.zeros(shape), np.ones(shape)
     try:
-        for generation in range(generations):
-            tried = centre + width * rng.standard_normal((POPULATION, *shape))
-            found = rollout(env, acting(tried), POPULATION, subject.seeds(10 + generation)[-1]).returns
-            best = tried[np.argsort(-found)[: int(ELITE * POPULATION)]]
+        for generation in range(MOST):
+            tried = centre + width * rng.standard_normal((population, *shape))
+            found = rollout(env, acting(tried), population, subject.seeds(10 + generation)[-1])
+            best = tried[np.argsort(-found.returns)[: max(int(ELITE * population), 3)]]
             centre, width = best.mean(0), KEPT * width + (1 - KEPT) * best.std(0)
+            steps -= int(found.lengths.sum())
+            if steps <= 0:
+                break
         whole = np.tile(centre, (subject.episodes, 1, 1))
         return rollout(env, acting(whole), subject.episodes, subject.seeds(1)[0]).returns
     except (UnderstudyError, ValueError, ArithmeticError):  # an environment may reject what a search tries

@@ -39,7 +39,7 @@ def leaked(n: Numbers) -> tuple[float, str]:
     h, r = n["hygiene"], n["recording"]
     fit, column = h.get("leak", 0.0), h.get("leak_column", -1)
     text = f"observation column {column} gives the action with a correlation of {fit:.4f}"
-    likely = 0.95 * ramp(fit, 0.985, 0.999)
+    likely = 0.95 * (ramp(fit, 0.985, 0.999) if r else ramp(fit, 0.995, 0.9999))  # a proportional controller is close
     fresh = h.get("leak_of_expert")
     if column < 0:
         return 0.0, text
@@ -90,15 +90,14 @@ def _reading(r: Found, kind: str) -> tuple[float, str]:
     """How likely another reading of the recording is: it explains steps that the data as recorded do not."""
     if not r or not r[kind]["reading"]:
         return 0.0, ""
-    one, plain, floor = r[kind], r["as_recorded"], r["floor"]
-    own = one["error"]
-    floor = min(floor, own)  # a reading that leaves less than the model's own errors shows that these are smaller here
+    one = r[kind]
+    plain, own = one["plain"], one["own"]
+    floor = min(one["floor"], own)  # a reading that leaves less than the model's own errors shows that they are smaller
     likely = ramp((plain + 0.002) / (floor + 0.002), 1.5, 3.0) * ramp(one["t"], 4.0, 8.0)
     likely *= ramp(one["explained"], 0.55, 0.85)
     likely *= max(ramp(one["gain"], 0.05, 0.2), ramp((plain + 0.002) / (own + 0.002), 2.0, 4.0))
-    rivals = {
-        other: r[other]["error"] for other in ("scale", "rate", "columns") if other != kind and r[other]["reading"]
-    }
+    own = one["error"]
+    rivals = {other: r[other]["error"] for other in READINGS if other != kind and r[other]["reading"]}
     rival = min(rivals.values(), default=1.0)
     if own <= 1.1 * rival + 0.005:
         likely *= 0.95
@@ -106,10 +105,8 @@ def _reading(r: Found, kind: str) -> tuple[float, str]:
             likely *= 0.8
     else:
         likely *= 0.5 * (rival + 0.01) / (own + 0.01)
-    text = (
-        f"a model of the environment misses {plain:.1%} of the demonstrated steps, and {own:.1%} with {one['reading']}"
-    )
-    return likely, text
+    text = f"a model of the environment misses {r['as_recorded']:.1%} of the demonstrated steps"
+    return likely, f"{text}, and {own:.1%} with {one['reading']}"
 
 
 def _as_long(r: Found) -> bool:
@@ -161,7 +158,8 @@ def limit_as_terminal(n: Numbers) -> tuple[float, str]:
     many = ramp(one["at"] - 3 * one["expected"], 1.0, 2.0) * ramp(one["share"], 0.02, 0.06)
     at_horizon = s["horizon_known"] and one["limit"] >= s["horizon"]
     if beyond is None:
-        return many * (0.92 if at_horizon else 0.75) * (1.0 if s["same_length"] or one["at"] >= 3 else 0.4), text
+        known = 0.92 if at_horizon else 0.75 * (1 - 0.7 * s["alike_ends"])
+        return many * known * (1.0 if s["same_length"] or one["at"] >= 3 else 0.4), text
     if beyond["terminal"] > 0:
         return 0.1 * many, f"{text}; so are fresh ones"
     lasting = beyond["lasting"] if np.isfinite(beyond["lasting"]) else 0.0

@@ -114,9 +114,12 @@ class Model:
         own = self.missed(steps).mean(0)[steps.moving]
         return float((np.minimum(own, 1.0) + OUTSIDE * np.log1p(np.minimum(own, 100.0))).mean()) if len(own) else 0.0
 
+    def column_floors(self, steps: Recorded) -> np.ndarray:
+        """Each column's error of demonstrated steps that the model's errors in the environment would leave."""
+        return np.maximum(self.column_floor, np.minimum(self.noise / steps.size, 1.0))
+
     def floor_of(self, steps: Recorded) -> float:
-        """The error of demonstrated steps that the noise alone would leave."""
-        own = np.minimum(self.noise / steps.size, 1.0)[steps.moving]
+        own = self.column_floors(steps)[steps.moving]
         return float(own.mean()) if len(own) else 0.0
 
 

@@ -27,12 +27,10 @@ def poor_expert(n: Numbers) -> tuple[float, str]:
     if r.get("searched_share") is not None:
         beaten = 0.93 * ramp(1 - r["searched_share"], 0.38, 0.55) * (1.0 if r["p_worse_than_searched"] < 0.01 else 0.2)
         if beaten > likely:
-            likely, text = (
-                beaten,
-                (
-                    f"the demonstrations return {r['demonstrations']:.1f}, a policy of a short search {r['searched']:.1f}, "
-                    f"random or constant actions {r['random']:.1f}"
-                ),
+            likely = beaten
+            text = (
+                f"the demonstrations return {r['demonstrations']:.1f}, a policy of a short search "
+                f"{r['searched']:.1f}, random or constant actions {r['random']:.1f}"
             )
     if (
         (s.get("reward_per_step") or 0.0) > 0
@@ -203,7 +201,7 @@ def overfitting(n: Numbers) -> tuple[float, str]:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
     # A few episodes overfit any clone: then the smaller one is bad, too.
     poor = ramp(best, 0.1, 0.3) * ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
-    return 0.9 * gap * max(worse * (1 - 0.7 * poor), noise) * (0.7 + 0.3 * n.failing), text
+    return 0.9 * gap * max(worse * (1 - 0.7 * poor), noise) * (0.6 + 0.4 * n.failing), text
 
 
 def too_few(n: Numbers) -> tuple[float, str]:

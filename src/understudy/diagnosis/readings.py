@@ -5,8 +5,8 @@
     columns    f(order s, a)       the columns of the observations, or of the actions, are in another order
 
 A search finds the best reading of each kind. `Reading.gain` is the share of the steps' mean square that it explains
-and the data as recorded do not; `explained` is that gain as a share of what could be explained; `t` is Student's
-statistic of the gain over episodes.
+and the data as recorded do not; `explained` is that gain as a share of what could be explained; `t` is the gain's
+statistic of Student's test over episodes.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,11 @@ FITS = 1.5
 BETTER = 0.97
 """A search goes on while an error falls below this share of the one before."""
 
+NEAR = (0.8, 0.9, 1.1, 1.25)
+"""Factors that refine a scale."""
+
 Error = Callable[[np.ndarray], float]
+UnitsError = Callable[[np.ndarray, np.ndarray], float]
 
 
 class Reading(NamedTuple):
@@ -45,15 +49,24 @@ class Reading(NamedTuple):
     name: str
     """Empty: there is none."""
     error: float
-    gain: float
+    """Over all columns that move."""
+    plain: float
+    """The error as recorded, `own` that of the reading, and `floor` that of the model alone, over the columns that are
+    wrong as recorded."""
+    own: float
+    floor: float
     explained: float
     t: float
 
+    @property
+    def gain(self) -> float:
+        return self.plain - self.own
+
     def to_json(self) -> dict[str, Any]:
-        return {"reading": self.name, **{key: getattr(self, key) for key in ("error", "gain", "explained", "t")}}
+        return {"reading" if key == "name" else key: value for key, value in self._asdict().items()}
 
 
-NO_READING = Reading("", 1.0, 0.0, 0.0, 0.0)
+NO_READING = Reading("", 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
 
 
 def found(model: Model, steps: Recorded, space: ActionSpace) -> dict[str, Reading]:
@@ -71,20 +84,23 @@ def found(model: Model, steps: Recorded, space: ActionSpace) -> dict[str, Readin
 
 
 def judged(model: Model, steps: Recorded, read: Recorded, name: str, rate: float = 1.0) -> Reading:
-    plain, own = model.columns(steps), model.columns(read, rate)
-    moving = steps.moving
-    if not moving.any():
+    """A reading against the data as recorded, over the columns that are wrong as recorded; another order, over all."""
+    moving, before, after = steps.moving, model.columns(steps), model.columns(read, rate)
+    if not moving.any() or not name:
         return NO_READING
-    before, after = float(plain[moving].mean()), float(own[read.moving].mean())
-    floor = max(model.floor, model.floor_of(steps))
+    floor = model.column_floors(steps)
+    wrong = moving & (before > 2 * floor + 0.01)
+    kept = wrong if wrong.any() and (read.change is steps.change) else moving
+    kept_read = kept if read.change is steps.change else read.moving
+    plain, own, least = float(before[kept].mean()), float(after[kept_read].mean()), float(floor[kept].mean())
     # Errors are cut at 1, as in a column's own error: one that is far too large is as wrong as one that is too large.
-    gains = _cut(model.missed(steps))[:, moving].mean(1) - _cut(model.missed(read, rate))[:, read.moving].mean(1)
+    gains = _cut(model.missed(steps))[:, kept].mean(1) - _cut(model.missed(read, rate))[:, kept_read].mean(1)
     groups = np.unique(steps.group, return_inverse=True)[1]
     sums = np.bincount(groups, gains) / np.maximum(np.bincount(groups), 1)
     error = sums.std(ddof=1) / np.sqrt(len(sums)) if len(sums) > 1 else np.inf
     t = float(np.clip(sums.mean() / max(error, 1e-9), -1e3, 1e3))
-    explained = (before - after) / max(before - floor, 0.02)
-    return Reading(name, after, before - after, float(np.clip(explained, -1, 1)), t)
+    explained = float(np.clip((plain - own) / max(plain - least, 0.002), -1, 1))
+    return Reading(name, float(after[read.moving].mean()), plain, own, least, explained, t)
 
 
 def _cut(missed: np.ndarray) -> np.ndarray:
@@ -99,26 +115,30 @@ def _units(model: Model, steps: Recorded, space: Continuous) -> tuple[np.ndarray
     def error(c: np.ndarray, b: np.ndarray) -> float:
         return model.objective(steps._replace(act=steps.act * c + b))
 
-    least, floor = error(factor, offset), 0.0
     tried = [(factor * c, offset) for c in SCALES]
     low, high = np.asarray(space.low, float), np.asarray(space.high, float)
     if np.isfinite(low).all() and np.isfinite(high).all():
         middle, half = (low + high) / 2, (high - low) / 2
         for part in (1.0, 100.0):  # fractions or percent of the range, from its middle or from its lower end
             tried += [(half / part, middle), (2 * half / part, low)]
+    plain = error(factor, offset)
     best = min(tried, key=lambda one: error(*one))
-    if error(*best) < BETTER * least:
-        factor, offset = best
-        least = error(*best)
-    for _ in range(2):  # one column after the other, then each again
-        for i in range(min(size, MOST_ACTIONS)):
-            options = [_with(factor, i, c * factor[i]) for c in (*SCALES, 0.8, 0.9, 1.1, 1.25)]
-            chosen = min(options, key=lambda c: error(c, offset))
-            new = error(chosen, offset)
+    starts = [(factor, offset), *([best] if error(*best) < BETTER * plain else [])]
+    ends = [_descended(error, *one) for one in starts]
+    factor, offset = min(ends, key=lambda one: error(*one))
+    return (factor, offset) if error(factor, offset) < BETTER * plain else (np.ones(size), np.zeros(size))
+
+
+def _descended(error: UnitsError, factor: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Other factors of one column after the other, then of each again, as long as the error falls clearly."""
+    least = error(factor, offset)
+    for _ in range(2):
+        for i in range(min(len(factor), MOST_ACTIONS)):
+            near = [c * factor[i] for c in NEAR]
+            options = [_with(factor, i, c) for c in (*near, 1.0, *SCALES, *(-c for c in SCALES))]
+            new, chosen = min(((error(c, offset), k) for k, c in enumerate(options)))
             if new < BETTER * least - 1e-3:
-                factor, least = chosen, new
-        if least <= floor:
-            break
+                factor, least = options[chosen], new
     return factor, offset
 
 

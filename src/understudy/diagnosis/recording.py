@@ -26,7 +26,7 @@ THRESHOLD = 2.0
 NOISE = 0.002
 """An error that means nothing."""
 FITS = 1.5
-"""Data whose error is at most this many times the floor, or 0.02 more, are not read in other ways."""
+"""Data whose error is at most this many times the model's own, in each column, are not read in other ways."""
 
 
 def measure(subject: Subject) -> Measure:
@@ -43,13 +43,13 @@ def measure(subject: Subject) -> Measure:
     act = vectors(demos.action_space, demos.actions)[rows]
     steps = Recorded.of(obs, act, nexts, part_of(demos.lengths)[rows])
     plain, floor = model.error(steps), max(model.floor, model.floor_of(steps))
-    fits = plain <= max(FITS * model.floor, model.floor + 0.02)
+    fits = bool((model.columns(steps) <= FITS * model.column_floor + NOISE)[steps.moving].all())
     best = {} if fits else readings.found(model, steps, subject.spec.action)
     numbers: dict[str, Any] = {
         "as_recorded": plain,
         "floor": floor,
         "worst_column": [float(x) for x in model.columns(steps)],
-        "column_floor": [float(x) for x in np.maximum(model.column_floor, np.minimum(model.noise / steps.size, 1.0))],
+        "column_floor": [float(x) for x in model.column_floors(steps)],
         "start": _starts(subject, demos),
         "outside": _outside(subject, demos),
         "lengths": float(np.median(demos.lengths) / subject.spec.horizon),
