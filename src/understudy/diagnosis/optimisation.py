@@ -8,7 +8,7 @@ from scipy.stats import f as f_distribution
 
 from understudy.core.statistics import Sample, p_less
 from understudy.diagnosis.measures import CannotMeasureError, Measure
-from understudy.diagnosis.reference import Reference
+from understudy.diagnosis.reference import Reference, simple_error
 from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
 
@@ -60,6 +60,7 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         numbers.update(
             training_error=train, unseen_error=unseen, reference_training=own_train, reference_unseen=own_unseen
         )
+        numbers["simple_unseen"] = simple_error(reference)
     numbers["clone"] = _against_clone(subject)
     numbers["seeds"] = _seeds(subject)
     name, trend = next(((n, numbers["metrics"][n]) for n in LOSSES if n in numbers["metrics"]), ("", None))

@@ -63,7 +63,9 @@ class Reading(NamedTuple):
         return self.plain - self.own
 
     def to_json(self) -> dict[str, Any]:
-        return {"reading" if key == "name" else key: value for key, value in self._asdict().items()}
+        return {"reading" if key == "name" else key: value for key, value in self._asdict().items()} | {
+            "gain": self.gain
+        }
 
 
 NO_READING = Reading("", 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
