@@ -190,7 +190,7 @@ def overfitting(n: Numbers) -> tuple[float, str]:
     if train is None or unseen is None or not np.isfinite(unseen):
         return 0.0, ""
     best = float(np.nanmin([o["reference_unseen"], o.get("simple_unseen", np.nan)]))
-    text = f"the policy misses {train:.1%} in training and {unseen:.1%} on unseen steps; a smaller or simpler clone misses {best:.1%}"
+    text = f"the policy misses {train:.1%} in training and {unseen:.1%} on unseen steps, a simpler one {best:.1%}"
     gap = ramp((unseen + 0.01) / (train + 0.01), 1.5, 3.0)
     worse = ramp((unseen + 0.005) / (best + 0.005), 1.1, 1.6) * ramp(unseen - best, 0.01, 0.05)
     nugget = n["ambiguity"].get("nugget", 0.0) if n["ambiguity"].get("alike") else 0.0
@@ -199,9 +199,8 @@ def overfitting(n: Numbers) -> tuple[float, str]:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
     # A few episodes overfit any clone: then the smaller one is bad, too.
     few = ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
-    return 0.9 * gap * max(worse * (1 - few * (0.4 + 0.3 * ramp(best, 0.1, 0.3))), noise) * (
-        0.6 + 0.4 * n.failing
-    ), text
+    worse *= 1 - few * (0.4 + 0.3 * ramp(best, 0.1, 0.3))
+    return 0.9 * gap * max(worse, noise) * (0.6 + 0.4 * n.failing), text
 
 
 def too_few(n: Numbers) -> tuple[float, str]:
