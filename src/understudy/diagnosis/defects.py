@@ -115,6 +115,12 @@ def _as_long(r: Found) -> bool:
     return bool(name) and abs(np.log(max(r["lengths"], 1e-6) * float(name.split()[-1]))) < 0.2
 
 
+def _doubt(r: Found) -> float:
+    """Less than 1 where the model fits the data as recorded: then another expert, who acts otherwise, recorded them."""
+    own, floor = np.asarray(r["worst_column"]), np.asarray(r["column_floor"])
+    return 0.4 if (own <= 1.5 * floor + 0.005).all() else 1.0
+
+
 def scale(n: Numbers) -> tuple[float, str]:
     r = n["recording"]
     likely, text = _reading(r, "scale")
@@ -124,7 +130,7 @@ def scale(n: Numbers) -> tuple[float, str]:
         text = f"{outside:.0%} of the actions are outside the environment's bounds"
     for column, line in enumerate((r.get("expert") or {}).get("units", [])):
         told = 0.96 * ramp(line["off"], 0.02, 0.1) * ramp(line["off"] / (line["left"] + 0.005), 4, 10)
-        told *= 1 - ramp(line["left"], 0.1, 0.3)
+        told *= (1 - ramp(line["left"], 0.1, 0.3)) * _doubt(r)
         if told > likely:
             likely, text = (
                 told,
@@ -141,7 +147,7 @@ def swapped(n: Numbers) -> tuple[float, str]:
     e = r.get("expert") or {}
     if e.get("order"):
         told = 0.95 * ramp(e["disagreement"], 0.05, 0.2)
-        told *= ramp((e["disagreement"] + 0.02) / (e["disagreement_ordered"] + 0.02), 2, 5)
+        told *= ramp((e["disagreement"] + 0.02) / (e["disagreement_ordered"] + 0.02), 2, 5) * _doubt(r)
         if told > likely:
             likely, text = told, f"the expert's answers fit the recorded actions only with {e['order']}"
     if leaked(n)[0] > 0.9:

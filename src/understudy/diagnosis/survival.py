@@ -41,18 +41,18 @@ def measure(subject: Subject) -> Measure:
             reward_per_step=None if demos.rewards is None else _reward_of_living(demos.rewards, ends),
         )
         series.append(("demonstrations", demos.lengths))
-    ends: dict[str, Any] = {}
+    fresh: dict[str, Any] = {}
     for name, played in subject.played.items():
         last = np.asarray(played.steps.terminal)[np.arange(len(played.lengths)), played.lengths - 1]
         numbers[f"{name}_terminal"] = float(last.mean())
         numbers[f"{name}_length"] = float(played.lengths.mean())
-        ends[name] = (played.lengths, last)
+        fresh[name] = (played.lengths, last)
         if name in ("learner", "expert"):
             series.append((f"the {name}", played.lengths))
-    if ends:
-        numbers["ends"] = float(max(last.mean() for _, last in ends.values()))
+    if fresh:
+        numbers["ends"] = float(max(last.mean() for _, last in fresh.values()))
         if demos is not None:
-            numbers["beyond"] = _beyond(ends, int(demos.lengths.max()))
+            numbers["beyond"] = _beyond(fresh, int(demos.lengths.max()))
     value = 1.0
     if demos is not None and subject.fresh is not None:
         value = float(subject.fresh.lengths.mean() / demos.lengths.mean())
@@ -103,13 +103,13 @@ def limit_ends(lengths: np.ndarray, terminal: np.ndarray, limit: int) -> dict[st
     return {"at": int(at.sum()), "share": float(at.mean()), "expected": expected, "limit": limit}
 
 
-def _beyond(ends: dict[str, Any], limit: int) -> dict[str, float]:
+def _beyond(fresh: dict[str, Any], limit: int) -> dict[str, float]:
     """What fresh episodes do at a length: the share that lasts as long, and the share of these with a terminal there.
 
     The expert and the clone act as in the demonstrations; others only count if they last.
     """
     reach, terminal = [], []
-    for name, (lengths, last) in ends.items():
+    for name, (lengths, last) in fresh.items():
         if name in ("expert", "clone") or (lengths >= limit).any():
             reach += list(lengths >= limit)
             terminal += list(last[lengths == limit])
