@@ -128,7 +128,11 @@ def test_a_column_that_is_frozen_in_each_episode_is_seen():
     rng = np.random.default_rng(6)
     obs = rng.normal(size=(60, 2))
     obs[:, 1] = np.repeat(obs[::20, 1], 20)
-    assert frozen(obs, np.full(3, 20)).tolist() == [0.0, 1.0]
+    share, wide = frozen(obs, np.full(3, 20))
+    assert share.tolist() == [0.0, 1.0]
+    assert wide[1] > 0.1
+    obs[:, 1] = 5.0
+    assert frozen(obs, np.full(3, 20))[1][1] == 0
 
 
 def test_a_discrete_action_leaks_through_a_column_with_other_numbers():

@@ -200,7 +200,8 @@ def overfitting(n: Numbers) -> tuple[float, str]:
     # A few episodes overfit any clone: then the smaller one is bad, too.
     few = ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
     worse *= 1 - few * (0.4 + 0.3 * ramp(best, 0.1, 0.3))
-    return 0.9 * gap * max(worse, noise) * (0.6 + 0.4 * n.failing), text
+    least = 0.6 if o.get("offline", True) else 0.3  # with an environment, as good a policy may act in another way
+    return 0.9 * gap * max(worse, noise) * (least + (1 - least) * n.failing), text
 
 
 def too_few(n: Numbers) -> tuple[float, str]:

@@ -134,20 +134,28 @@ def _stuck(subject: Subject, demos: Demonstrations, constant: np.ndarray) -> lis
     if subject.theirs is not None or not whole:
         rare = 0.1 if subject.theirs is not None else 0.5
         moved |= constant & ((np.abs(every - value) > 1e-3 * scale).mean(0) > rare)
-        ours, theirs = frozen(demos.observations, demos.lengths), frozen(every, played.lengths)
-        moved |= (ours > FROZEN) & (theirs < 0.3 * ours)
+        (ours, wide), (theirs, _) = frozen(demos.observations, demos.lengths), frozen(every, played.lengths)
+        stands = (ours > FROZEN) & (theirs < 0.3 * ours)
+        # Only an expert shows where a column may rest, such as the cosine of a small angle.
+        moved |= stands & ((wide > 0.1 * every.std(0)) | (subject.theirs is not None))
     if subject.theirs is not None:  # others may leave what the expert keeps at one value
         moved |= demos.observations.astype(np.float64).std(0) < QUIET * every.std(0)
     return [int(i) for i in np.flatnonzero(moved)]
 
 
-def frozen(obs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """For each column, the share of steps in which it stays exactly the same although another column changes."""
+def frozen(obs: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each column, the share of steps in which it stays exactly the same although another column changes, and the
+    standard deviation of its values there."""
     inner = np.ones(len(obs), bool)
     inner[np.cumsum(lengths) - lengths] = False
     rows = np.flatnonzero(inner)
+    none = np.zeros(obs.shape[1])
     if len(rows) == 0:
-        return np.zeros(obs.shape[1])
+        return none, none
     same = obs[rows] == obs[rows - 1]
-    moving = ~same.all(1)
-    return np.asarray(same[moving].mean(0)) if moving.any() else np.zeros(obs.shape[1])
+    same, values = same[~same.all(1)], obs[rows][~same.all(1)].astype(np.float64)
+    if len(same) == 0:
+        return none, none
+    count = np.maximum(same.sum(0), 1)
+    mean = np.where(same, values, 0.0).sum(0) / count
+    return same.mean(0), np.sqrt(np.where(same, np.square(values - mean), 0.0).sum(0) / count)
