@@ -11,9 +11,11 @@ from understudy.diagnosis.alike import spread
 from understudy.diagnosis.subject import Subject
 
 CLOSE = 1e-3
-"""Copies differ by at most this share of the numbers' standard deviation, and by at most `CHANCE` / episodes."""
+"""Copies differ by at most this share of the numbers' standard deviation (root mean square, at most 4 times as much
+anywhere), and by at most `CHANCE` / episodes."""
 CHANCE = 0.05
-"""With one number that differs from start to start, chance then brings 3% of the episodes as close together."""
+"""With one number that differs from start to start, chance then brings 3% of the episodes as close together, or 10% of
+those that differ by 4 times as much there only."""
 CANDIDATES = 20
 MOST_STATES = 1e4
 
@@ -36,14 +38,15 @@ def repeated(demos: Demonstrations) -> float:
             again += 1
             continue
         seen.add(key)
-        near = [e for e in own if np.abs(first[e] - first[number]).max() <= close][:CANDIDATES]
+        near = [e for e in own if np.abs(first[e] - first[number]).max() <= 4 * close][:CANDIDATES]
         for e in near:
             common = int(min(length, demos.lengths[e]))
             if 2 * common < max(length, demos.lengths[e]):
                 continue
             there = slice(int(starts[e]), int(starts[e]) + common)
             here = slice(int(start), int(start) + common)
-            if max(np.abs(obs[there] - obs[here]).max(), np.abs(act[there] - act[here]).max()) <= close:
+            apart = np.concatenate([obs[there] - obs[here], act[there] - act[here]], axis=1)
+            if np.sqrt(np.square(apart).mean()) <= close and np.abs(apart).max() <= 4 * close:
                 again += 1
                 break
         else:

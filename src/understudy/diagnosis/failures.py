@@ -199,7 +199,7 @@ def overfitting(n: Numbers) -> tuple[float, str]:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
     # A few episodes overfit any clone: then the smaller one is bad, too.
     few = ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
-    worse *= 1 - few * (0.4 + 0.3 * ramp(best, 0.1, 0.3))
+    worse *= 1 - max(few * (0.4 + 0.3 * ramp(best, 0.1, 0.3)), 0.6 * ramp(best, 0.4, 0.9))
     least = 0.6 if o.get("offline", True) else 0.3  # with an environment, as good a policy may act in another way
     return 0.9 * gap * max(worse, noise) * (least + (1 - least) * n.failing), text
 
@@ -217,6 +217,8 @@ def too_few(n: Numbers) -> tuple[float, str]:
     bad = ramp(unseen, 0.05, 0.2) if known else ramp(unseen, 0.1, 0.4)  # few held-out episodes are a noisy measure
     rate = d["rate"] if np.isfinite(d["rate"]) else 0.5
     falls = max(ramp(rate, 0.1, 0.4), ramp(6 - count, 0.0, 4.0))
+    # An error of 1 is no better than a constant: there the rate says nothing yet.
+    falls = max(falls, ramp(12 - count, 0.0, 6.0) * ramp(unseen, 0.4, 0.8))
     likely = 0.9 * larger * bad * falls
     likely *= n.failing if known else 1.0
     if own > 2 * unseen + 0.05 and count >= 6:
