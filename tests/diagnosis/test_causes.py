@@ -52,7 +52,7 @@ def numbers(**named):
 
 def test_terminals_at_a_limit_that_fresh_episodes_pass_prove_a_time_limit():
     assert defects.limit_as_terminal(numbers(survival=SURVIVAL))[0] == defects.EXACT
-    real = {**SURVIVAL, "beyond": {"lasting": 1.0, "terminal": 5.0}}
+    real = {**SURVIVAL, "beyond": {"lasting": 1.0, "terminal": 1.0}}
     assert defects.limit_as_terminal(numbers(survival=real))[0] < 0.2
 
 

@@ -166,14 +166,14 @@ def limit_as_terminal(n: Numbers) -> tuple[float, str]:
     if beyond is None:
         known = 0.92 if at_horizon else 0.75 * (1 - 0.7 * s["alike_ends"])
         return many * known * (1.0 if s["same_length"] or one["at"] >= 3 else 0.4), text
-    if beyond["terminal"] > 0:
+    if beyond["terminal"] > 0.3:
         return 0.1 * many, f"{text}; so are fresh ones"
-    lasting = beyond["lasting"] if np.isfinite(beyond["lasting"]) else 0.0
+    lasting = beyond["lasting"]
     if lasting > 0:
         text = f"{text}; {lasting:.0%} of the fresh episodes last as long, and none is terminal there"
     if at_horizon:
         return many * (EXACT if lasting > 0 else 0.9), text
-    return many * 0.92 * ramp(lasting, 0.5, 0.9), text
+    return many * 0.96 * ramp(lasting, 0.5, 0.9), text
 
 
 def missing_terminals(n: Numbers) -> tuple[float, str]:

@@ -104,16 +104,12 @@ def limit_ends(lengths: np.ndarray, terminal: np.ndarray, limit: int) -> dict[st
 
 
 def _beyond(fresh: dict[str, Any], limit: int) -> dict[str, float]:
-    """What fresh episodes do at a length: the share that lasts as long, and the share of these with a terminal there.
-
-    The expert and the clone act as in the demonstrations; others only count if they last.
-    """
-    reach, terminal = [], []
-    for name, (lengths, last) in fresh.items():
-        if name in ("expert", "clone") or (lengths >= limit).any():
-            reach += list(lengths >= limit)
-            terminal += list(last[lengths == limit])
-    return {"lasting": float(np.mean(reach)) if reach else float("nan"), "terminal": float(np.sum(terminal))}
+    """What fresh episodes do at a length: the share that lasts as long, of the policy whose episodes last best, and the
+    share of all that last with a terminal there."""
+    lasting = max(float((lengths >= limit).mean()) for lengths, _ in fresh.values())
+    count = sum(int((lengths >= limit).sum()) for lengths, _ in fresh.values())
+    terminal = sum(int(last[lengths == limit].sum()) for lengths, last in fresh.values())
+    return {"lasting": lasting, "terminal": terminal / max(count, 1)}
 
 
 def alike_ends(demos: Demonstrations) -> float:
