@@ -14,8 +14,8 @@ CLOSE = 1e-3
 """Copies differ by at most this share of the numbers' standard deviation (root mean square, at most 4 times as much
 anywhere), and by at most `CHANCE` / episodes."""
 CHANCE = 0.05
-"""With one number that differs from start to start, chance then brings 3% of the episodes as close together, or 10% of
-those that differ by 4 times as much there only."""
+"""With one number that differs from start to start, chance then brings 6% of the episodes as close together: starts
+count as close at twice this distance."""
 CANDIDATES = 20
 MOST_STATES = 1e4
 
@@ -27,7 +27,7 @@ def repeated(demos: Demonstrations) -> float:
     act = act / spread(act)
     close = min(CLOSE, CHANCE / demos.episodes)
     starts = np.cumsum(demos.lengths) - demos.lengths
-    first = obs[starts]
+    first = obs[starts] / np.minimum(spread(obs[starts]), 1.0)  # starts may be much closer together than states
     again = 0
     own: list[int] = []
     seen: set[bytes] = set()
@@ -38,7 +38,7 @@ def repeated(demos: Demonstrations) -> float:
             again += 1
             continue
         seen.add(key)
-        near = [e for e in own if np.abs(first[e] - first[number]).max() <= 4 * close][:CANDIDATES]
+        near = [e for e in own if np.abs(first[e] - first[number]).max() <= 2 * close][:CANDIDATES]
         for e in near:
             common = int(min(length, demos.lengths[e]))
             if 2 * common < max(length, demos.lengths[e]):
