@@ -38,8 +38,8 @@ def repeated(demos: Demonstrations) -> float:
             again += 1
             continue
         seen.add(key)
-        near = [e for e in own if np.abs(first[e] - first[number]).max() <= 2 * close][:CANDIDATES]
-        for e in near:
+        near = np.abs(first[own] - first[number]).max(1) <= 2 * close
+        for e in np.asarray(own, int)[near][:CANDIDATES]:
             common = int(min(length, demos.lengths[e]))
             if 2 * common < max(length, demos.lengths[e]):
                 continue

@@ -83,7 +83,8 @@ def measure(subject: Subject) -> Measure:
 
 
 def control_period(demos: Demonstrations) -> tuple[int, float]:
-    """k > 1 if actions change only every k-th step, in all episodes; and the share of repeated observations."""
+    """k > 1 if actions change only every k-th step, in all episodes; and the share of steps that repeat an observation
+    that changes later in the episode."""
     starts = np.cumsum(demos.lengths) - demos.lengths
     inner = np.ones(demos.steps, bool)
     inner[starts] = False
@@ -92,8 +93,12 @@ def control_period(demos: Demonstrations) -> tuple[int, float]:
         return 1, 0.0
     act = demos.actions.reshape(demos.steps, -1)
     changed = rows[(act[rows] != act[rows - 1]).any(1)]
-    same = float((demos.observations[rows] == demos.observations[rows - 1]).all(1).mean())
     episode = np.repeat(np.arange(demos.episodes), demos.lengths)
+    equal = (demos.observations[rows] == demos.observations[rows - 1]).all(1)
+    last = np.zeros(demos.episodes, int)
+    np.maximum.at(last, episode[rows[~equal]], rows[~equal])
+    early = rows <= last[episode[rows]]  # later, the episode is at rest
+    same = float(equal[early].sum() / len(rows))
     t = (np.arange(demos.steps) - starts[episode])[changed]
     owner = episode[changed]
     often = [t[owner == e] for e in np.unique(owner) if (owner == e).sum() > 1]
