@@ -85,8 +85,9 @@ def _irreducible(n: Numbers) -> tuple[float, str]:
 
 
 def _weight(n: Numbers) -> float:
-    """How much a spread of the expert's actions counts: little where the policy is as good as the expert."""
-    return 0.35 + 0.65 * n.failing if n.played else 1.0
+    """How much a spread of the expert's actions counts: little where the policy returns as much as the expert."""
+    known = "performance" in n.values  # like states alone do not show it: they may not depend on actions
+    return 0.35 + 0.65 * max(n.failing, 0.0 if known else 0.6) if n.played else 1.0
 
 
 def _misfit(n: Numbers) -> float:

@@ -102,7 +102,8 @@ def control_period(demos: Demonstrations) -> tuple[int, float]:
     t = (np.arange(demos.steps) - starts[episode])[changed]
     owner = episode[changed]
     often = [t[owner == e] for e in np.unique(owner) if (owner == e).sum() > 1]
-    if sum(len(times) - 1 for times in often) < 10:  # by chance, fewer changes may all fall on even steps
+    # By chance, fewer changes may all fall on even steps, or the same few steps of every episode.
+    if sum(len(times) - 1 for times in often) < 10 or len(np.unique(np.concatenate(often))) < 5:
         return 1, same
     held = 1
     for k in PERIODS:
