@@ -43,14 +43,13 @@ def leaked(n: Numbers) -> tuple[float, str]:
     fresh = h.get("leak_of_expert")
     if column < 0:
         return 0.0, text
-    if fresh is not None and fresh > 0.5 * (1 + fit) - 0.01:
-        return 0.1 * likely, f"{text}; so it does when the expert acts in the environment"
+    if fresh is not None:  # the expert in the environment shows how well the column gives the action there
+        closer = ramp((1 - fresh) / (1 - fit + 1e-3), 5.0, 20.0)
+        return EXACT * ramp(fit, 0.95, 0.985) * closer, f"{text}, and with {fresh:.2f} when the expert acts"
     if r:
-        alien = _alien(r, column) if fresh is None else 1.0
+        alien = _alien(r, column)
         if alien > 0.5:
             sure = EXACT * alien * max(ramp(fit, 0.985, 0.999), ramp(fit, 0.95, 0.98) * _others_fit(r, column))
-            if fresh is not None and fit - fresh > 0.05:
-                return sure, f"{text}, and with {fresh:.2f} when the expert acts in the environment"
             return sure, f"{text}, and does not change as in the environment"
         likely *= 0.3  # the environment's own dynamics explain the column
     elif h.get("whole_numbers"):
