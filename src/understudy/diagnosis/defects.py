@@ -16,6 +16,8 @@ def constant(n: Numbers) -> tuple[float, str]:
     text = f"{len(constant)} of {columns} observation columns never change in the demonstrations ({listed(constant)})"
     if stuck:
         return 0.95, f"columns {listed(stuck)} hardly change in the demonstrations, and do change in the environment"
+    if h.get("frozen"):
+        return 0.85, f"columns {listed(h['frozen'])} stay the same while others change, unlike in the environment"
     if not constant or h.get("whole_numbers"):
         return 0.0, text
     share = len(constant) / columns

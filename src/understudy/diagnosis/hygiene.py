@@ -18,6 +18,7 @@ TINY = 1e-4
 """A column whose spread is this share of the typical one is lost in the noise of a network's first layer."""
 FROZEN = 0.3
 """A column that stays the same in this share of the steps is frozen if it seldom does in the environment."""
+ALWAYS = 0.9
 QUIET = 1e-3
 LEAK = 0.999
 PERIODS = range(2, 21)
@@ -36,6 +37,7 @@ def measure(subject: Subject) -> Measure:
         "columns": int(demos.observations.shape[1]),
         "constant": [int(i) for i in np.flatnonzero(found.constant)],
         "stuck": _stuck(subject, demos, found.constant),
+        "frozen": _frozen(subject, demos),
         "tiny": [int(i) for i in np.flatnonzero(~found.constant & (found.std < TINY * typical))],
         "huge": [int(i) for i in np.flatnonzero(found.huge)],
         "whole_numbers": whole,
@@ -125,10 +127,7 @@ def _at_limits(demos: Demonstrations) -> float:
 
 
 def _stuck(subject: Subject, demos: Demonstrations, constant: np.ndarray) -> list[int]:
-    """Columns that stand still in the demonstrations, and change in the environment.
-
-    They are constant there, or frozen in much of the steps in which others change, or a thousand times less spread.
-    """
+    """Columns that are constant in the demonstrations, or a thousand times less spread than in the environment."""
     played = next((subject.played[name] for name in ("expert", "clone", "explored") if name in subject.played), None)
     if played is None:
         return []
@@ -140,21 +139,30 @@ def _stuck(subject: Subject, demos: Demonstrations, constant: np.ndarray) -> lis
     if subject.theirs is not None or not whole:
         rare = 0.1 if subject.theirs is not None else 0.5
         moved |= constant & ((np.abs(every - value) > 1e-3 * scale).mean(0) > rare)
-        (ours, wide), (theirs, _) = frozen(demos.observations, demos.lengths), frozen(every, played.lengths)
-        stands = (ours > FROZEN) & (theirs < 0.3 * ours)
-        # Only an expert shows where a column may rest, such as the cosine of a small angle.
-        moved |= stands & ((wide > 0.1 * every.std(0)) | (subject.theirs is not None))
     if subject.theirs is not None:  # others may leave what the expert keeps at one value
         moved |= demos.observations.astype(np.float64).std(0) < QUIET * every.std(0)
     return [int(i) for i in np.flatnonzero(moved)]
 
 
+def _frozen(subject: Subject, demos: Demonstrations) -> list[int]:
+    """Columns that stay the same in many demonstrated steps in which others change, and seldom in the environment.
+
+    Only an expert shows where a column may rest. Without one, it must stay the same from the start of the episodes on.
+    """
+    played = next((subject.played[name] for name in ("expert", "clone", "explored") if name in subject.played), None)
+    if played is None or (subject.theirs is None and (demos.observations == np.round(demos.observations)).all()):
+        return []
+    every = played.flat(np.asarray(played.steps.obs)).astype(np.float64)
+    (ours, wide), (theirs, _) = frozen(demos.observations, demos.lengths), frozen(every, played.lengths)
+    least = FROZEN if subject.theirs is not None else ALWAYS
+    return [int(i) for i in np.flatnonzero((ours > least) & (theirs < 0.3 * ours) & (wide > 0.1 * every.std(0)))]
+
+
 def frozen(obs: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each column, the share of steps in which it stays exactly the same although another column changes, and the
-    standard deviation of its values there."""
-    inner = np.ones(len(obs), bool)
-    inner[np.cumsum(lengths) - lengths] = False
-    rows = np.flatnonzero(inner)
+    standard deviation of its values there. Only the first third of each episode counts: later, much may be at rest."""
+    t = np.concatenate([np.arange(length) for length in lengths])
+    rows = np.flatnonzero((t > 0) & (t <= np.repeat(lengths, lengths) / 3))
     none = np.zeros(obs.shape[1])
     if len(rows) == 0:
         return none, none
