@@ -94,7 +94,7 @@ def _reading(r: Found, kind: str) -> tuple[float, str]:
     one = r[kind]
     plain, own = one["plain"], one["own"]
     floor = min(one["floor"], own)  # a reading that leaves less than the model's own errors shows that they are smaller
-    likely = ramp((plain + 0.002) / (floor + 0.002), 1.5, 3.0) * ramp(one["t"], 4.0, 8.0)
+    likely = ramp((plain + 0.002) / (floor + 0.002), 1.5, 3.0) * ramp(one["t"], 3.0, 5.0)
     likely *= ramp(one["explained"], 0.55, 0.85)
     likely *= max(ramp(one["gain"], 0.05, 0.2), ramp((plain + 0.002) / (own + 0.002), 2.0, 4.0))
     own = one["error"]
