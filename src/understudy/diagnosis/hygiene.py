@@ -20,6 +20,7 @@ FROZEN = 0.3
 """A column that stays the same in this share of the steps is frozen if it seldom does in the environment."""
 ALWAYS = 0.9
 QUIET = 1e-3
+FEW = 3
 LEAK = 0.999
 PERIODS = range(2, 21)
 
@@ -141,6 +142,9 @@ def _stuck(subject: Subject, demos: Demonstrations, constant: np.ndarray) -> lis
         moved |= constant & ((np.abs(every - value) > 1e-3 * scale).mean(0) > rare)
     if subject.theirs is not None:  # others may leave what the expert keeps at one value
         moved |= demos.observations.astype(np.float64).std(0) < QUIET * every.std(0)
+    if demos.episodes < FEW:  # a goal may be the same in the few episodes that there are
+        obs = np.asarray(played.steps.obs)
+        moved &= np.any([np.ptp(one[:length], axis=0) > 0 for one, length in zip(obs, played.lengths, strict=True)], 0)
     return [int(i) for i in np.flatnonzero(moved)]
 
 
