@@ -1,7 +1,7 @@
 """More planted cases: other environments, experts, sizes and algorithms.
 
-They were written as those of benchmarks/hidden_cases.py, whose measures they use, without a look at the diagnosis, which
-met them once (docs/results/planted-blind-2.csv). Its rules have learned from them since.
+They were written as those of benchmarks/hidden_cases.py, whose measures they use, without a look at the diagnosis. It
+met them blind once (docs/results/planted-blind-2.csv); its rules have learned from them since.
 `python benchmarks/planted.py --set unseen` diagnoses them.
 """
 
