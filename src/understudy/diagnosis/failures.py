@@ -201,7 +201,7 @@ def overfitting(n: Numbers) -> tuple[float, str]:
     # A few episodes overfit any clone: then the smaller one is bad, too.
     few = ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
     worse *= 1 - max(few * (0.4 + 0.3 * ramp(best, 0.1, 0.3)), 0.6 * ramp(best - nugget, 0.4, 0.9))
-    least = 0.6 if o.get("offline", True) else 0.3  # with an environment, as good a policy may act in another way
+    least = 0.6 if o.get("supervised", True) else 0.3  # by other moments, as good a policy may act in another way
     small = least * ramp(unseen - best, 0.05, 0.3)  # a policy that returns as much may miss a little more
     worse *= small + (1 - small) * n.failing
     noise *= least + (1 - least) * n.failing

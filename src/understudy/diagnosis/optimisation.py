@@ -32,7 +32,7 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         "rounds": next(iter(result.metrics.values())).shape[1] if result.metrics else 0,
         "metrics": {name: _trend(values[result.selected]) for name, values in result.metrics.items()},
         "algorithm": result.config["algorithm"]["name"],
-        "offline": result.config["algorithm"]["card"].get("collects", "nothing") == "nothing",
+        "supervised": result.config["algorithm"]["name"] == "bc",
         "gradient_steps": _gradient_steps(result.config),
         "finite": [bool(np.isfinite(run.payoff)) for run in result.runs],
     }
