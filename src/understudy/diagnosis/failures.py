@@ -7,6 +7,9 @@ import numpy as np
 
 from understudy.diagnosis.evidence import Found, Numbers, listed, ramp
 
+LEARNED = 500
+"""Gradient steps after which a policy is not worse than one without skill because it has hardly been trained."""
+
 
 def poor_expert(n: Numbers) -> tuple[float, str]:
     r, s = n["demonstrators"].get("returns", {}), n["survival"]
@@ -153,6 +156,12 @@ def diverged(n: Numbers) -> tuple[float, str]:
     if o.get("strained") and n.played:
         gain = ramp(o.get("clone", {}).get("gain"), 0.1, 0.4)
         return 0.94 * gain * n.failing, f"{listed(o['strained'])} grew far beyond the size of the rewards: {_sizes(o)}"
+    share = n.value("performance")
+    if o.get("offline") and not o["supervised"] and np.isfinite(share) and (o.get("gradient_steps") or 0) >= LEARNED:
+        # Too little training leaves a policy without skill; only a game that went wrong makes it much worse.
+        worse = 0.95 * ramp(-share, 0.5, 1.5) * ramp(o.get("training_error"), 0.8, 1.2)
+        if worse > 0:
+            return worse, f"after {o['gradient_steps']:,} gradient steps the policy is far worse than one without skill"
     if o.get("dead"):
         return 0.6, f"{listed(o['dead'])} are zero throughout"
     return 0.0, ""

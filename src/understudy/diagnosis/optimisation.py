@@ -33,6 +33,7 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         "metrics": {name: _trend(values[result.selected]) for name, values in result.metrics.items()},
         "algorithm": result.config["algorithm"]["name"],
         "supervised": result.config["algorithm"]["name"] == "bc",
+        "offline": result.config["algorithm"]["card"].get("collects", "") == "nothing",
         "gradient_steps": _gradient_steps(result.config),
         "finite": [bool(np.isfinite(run.payoff)) for run in result.runs],
     }
