@@ -214,7 +214,8 @@ def overfitting(n: Numbers) -> tuple[float, str]:
     small = least * ramp(unseen - best, 0.05, 0.3)  # a policy that returns as much may miss a little more
     worse *= small + (1 - small) * n.failing
     noise *= least + (1 - least) * n.failing
-    return 0.9 * gap * max(worse, noise), text
+    hopeless = 0.5 * ramp(unseen, 0.3, 0.7) * n.failing  # nothing simpler is better, but this is learned by heart
+    return 0.9 * gap * max(worse, noise, hopeless), text
 
 
 def too_few(n: Numbers) -> tuple[float, str]:
@@ -231,7 +232,7 @@ def too_few(n: Numbers) -> tuple[float, str]:
     rate = d["rate"] if np.isfinite(d["rate"]) else 0.5
     falls = max(ramp(rate, 0.1, 0.4), ramp(6 - count, 0.0, 4.0))
     # An error of 1 is no better than a constant: there the rate says nothing yet.
-    falls = max(falls, ramp(12 - count, 0.0, 6.0) * ramp(unseen, 0.4, 0.8))
+    falls = max(falls, ramp(20 - count, 0.0, 10.0) * ramp(unseen, 0.4, 0.8))
     likely = 0.9 * larger * bad * falls
     likely *= n.failing if known else 1.0
     if own > 2 * unseen + 0.05 and count >= 6:
