@@ -12,8 +12,10 @@ from understudy.core.errors import RunError, UnderstudyError
 from understudy.diagnosis.advice import Facts, choose
 from understudy.diagnosis.alike import steps_of
 from understudy.diagnosis.ambiguity import nugget, two_modes
+from understudy.diagnosis.copies import repeated
 from understudy.diagnosis.coverage import energy_test
-from understudy.diagnosis.hygiene import control_period, leaked, repeated
+from understudy.diagnosis.hygiene import control_period
+from understudy.diagnosis.leaks import leaked
 from understudy.diagnosis.measures import plain
 from understudy.diagnosis.remedies import REMEDIES
 
@@ -56,6 +58,23 @@ def test_repeats_leaks_and_held_actions_are_counted():
     assert control_period(held)[0] == 4
     seen = np.concatenate([demos.observations, -demos.actions], axis=1)
     assert leaked(planted_cases.remade(demos, observations=seen, next_observations=None)) == (pytest.approx(1.0), 3)
+
+
+def test_an_episode_at_rest_does_not_hold_its_observations():
+    rng = np.random.default_rng(8)
+    resting = np.concatenate([rng.normal(size=(10, 2)), np.zeros((30, 2))])
+    held = np.repeat(rng.normal(size=(10, 2)), 4, axis=0)
+    act = rng.normal(size=(40, 1))
+    assert control_period(us.Demonstrations.from_arrays(resting, act, [40]))[1] == 0
+    assert control_period(us.Demonstrations.from_arrays(held, act, [40]))[1] > 0.6
+
+
+def test_three_demonstrations_predict_each_other():
+    demos = planted_cases.line_world(np.random.default_rng(9), planted_cases.steer, 3)
+    found = us.diagnose(demos)["data"]
+    assert found.numbers["counts"] == [3]
+    assert found.numbers["unseen_from"] == "each episode, from the others"
+    assert 0 < found.value < 0.5
 
 
 def test_numbers_that_are_not_finite_become_none_in_json():

@@ -37,9 +37,10 @@ from understudy.core.text import quoted
 from understudy.core.types import Continuous
 from understudy.data import Demonstrations, load
 from understudy.diagnosis import ambiguity, recoverability
+from understudy.diagnosis.gathering import gather
 from understudy.diagnosis.measures import CannotMeasureError
 from understudy.diagnosis.reference import Reference, build
-from understudy.diagnosis.subject import Subject, gather
+from understudy.diagnosis.subject import Subject
 from understudy.envs import Environment
 
 SAC_SECONDS = 0.0047

@@ -9,12 +9,24 @@ cause leaves, so it is first below one half.
 from typing import Any
 
 from understudy.diagnosis import defects, failures
-from understudy.diagnosis.evidence import Numbers, Rule
+from understudy.diagnosis.evidence import Numbers, Rule, ramp
 from understudy.diagnosis.measures import Cause, CauseName, Measure
 from understudy.diagnosis.remedies import REMEDIES, command
 
 LEAST = 0.05
 """Less likely causes are left out."""
+
+SPOILING: tuple[CauseName, ...] = (
+    *("leaked-action", "constant-observations", "wrong-action-scale", "swapped-columns", "wrong-control-rate"),
+)
+"""Defects that make any policy bad."""
+CONSEQUENCES: tuple[CauseName, ...] = (
+    *("several-experts", "ambiguous-expert", "hidden-state", "under-trained", "overfitting"),
+    *("too-few-demonstrations", "compounding-errors"),
+)
+"""What such a defect looks like in other measures."""
+EXPLAINED = 0.4
+"""The share of a consequence's likelihood that a sure defect explains away."""
 
 RULES: dict[CauseName, Rule] = {
     "diverged-critic": failures.diverged,
@@ -42,8 +54,11 @@ def rank(measures: list[Measure], context: dict[str, Any]) -> list[Cause]:
     """All causes that are likely enough, the likeliest first."""
     numbers = Numbers(measures)
     found = []
-    for name, rule in RULES.items():
-        likelihood, evidence = rule(numbers)
+    judged = {name: rule(numbers) for name, rule in RULES.items()}
+    explained = EXPLAINED * ramp(max(judged[name][0] for name in SPOILING), 0.4, 0.8)
+    for name, (likelihood, evidence) in judged.items():
+        if name in CONSEQUENCES:
+            likelihood *= 1 - explained
         if likelihood >= LEAST:
             found.append(Cause(name, float(likelihood), evidence, REMEDIES[name], command(name, context)))
     healthy = 1 - max((cause.likelihood for cause in found), default=0.05)

@@ -7,10 +7,13 @@ fit on halves of the unseen steps.
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from understudy.core.statistics import Sample
+from understudy.core.types import Continuous
+from understudy.diagnosis.alike import spread
 from understudy.diagnosis.measures import CannotMeasureError, Measure
-from understudy.diagnosis.reference import Reference, Steps, error
+from understudy.diagnosis.reference import Reference, Steps, disagreement, error
 from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
 
@@ -19,8 +22,10 @@ PARTS = 8
 
 
 def measure(subject: Subject, reference: Reference | None) -> Measure:
-    if reference is None or reference.unseen is None:
-        raise CannotMeasureError("no unseen steps: four demonstrations, or an expert and an environment, are needed")
+    if reference is None:
+        raise CannotMeasureError("no reference clone")
+    if reference.unseen is None:
+        return _left_out(subject, reference)
     unseen, space = reference.unseen, reference.space
     parts = np.array_split(np.arange(len(unseen.t)), min(PARTS, len(unseen.t)))
     table = np.array(
@@ -61,16 +66,57 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
             y_title="Error, in variances of the actions",
             over="parts of the steps",
         )
+    return _measure(
+        now,
+        f"a clone of {count} demonstrations misses {now:.1%} on {reference.unseen_from}, "
+        f"{numbers['training_error']:.1%} in training; {'it is enough' if now < ENOUGH else more}",
+        numbers,
+        chart,
+    )
+
+
+def _left_out(subject: Subject, reference: Reference) -> Measure:
+    """Two or three demonstrations: each is predicted from the others, by their nearest steps or by a line."""
+    demos = subject.training
+    if demos is None or demos.episodes < 2:
+        raise CannotMeasureError("no unseen steps: two demonstrations, or an expert and an environment, are needed")
+    seen = demos.observations.astype(np.float64)
+    x = np.concatenate([seen / spread(seen), np.ones((len(seen), 1))], axis=1)
+    episode = np.repeat(np.arange(demos.episodes), demos.lengths)
+    act, space = demos.actions, demos.action_space
+    nearest, linear = act.copy(), act.copy()
+    for e in range(demos.episodes):
+        own, others = episode == e, episode != e
+        nearest[own] = act[others][cKDTree(x[others]).query(x[own])[1]]
+        if isinstance(space, Continuous):
+            gram = x[others].T @ x[others] + 1e-3 * np.eye(x.shape[1])
+            linear[own] = x[own] @ np.linalg.solve(gram, x[others].T @ act[others])
+    found = [disagreement(nearest, act, space)]
+    if isinstance(space, Continuous):
+        found.append(disagreement(linear, act, space))
+    now = float(min(found))
+    numbers: dict[str, Any] = {
+        "counts": [demos.episodes],
+        "errors": [now],
+        "training_error": error(reference.actors[-1], reference.training, space),
+        "rate": float("nan"),
+        "needed": float("inf"),
+        "unseen_from": "each episode, from the others",
+    }
+    sentence = f"a simple prediction of each of {demos.episodes} demonstrations from the others misses {now:.1%}"
+    return _measure(now, sentence, numbers, None)
+
+
+def _measure(value: float, sentence: str, numbers: dict[str, Any], chart: Chart | None) -> Measure:
     return Measure(
         "data",
         "Are there enough demonstrations?",
-        now,
+        value,
         "of the actions' variance is missed by a small clone on unseen steps",
         ENOUGH,
         "A clone that explains 95% of the expert's actions is about as good as the expert on the bundled tasks.",
         True,
-        f"a clone of {count} demonstrations misses {now:.1%} on {reference.unseen_from}, "
-        f"{numbers['training_error']:.1%} in training; {'it is enough' if now < ENOUGH else more}",
+        sentence,
         numbers,
         chart,
     )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from understudy.core.statistics import Sample, p_less
+from understudy.diagnosis import better
 from understudy.diagnosis.alike import Steps, neighbours, steps_of
 from understudy.diagnosis.measures import CannotMeasureError, Measure
 from understudy.diagnosis.subject import Subject
@@ -185,6 +186,8 @@ def _returns(subject: Subject) -> dict[str, Any]:
     if demos.details.successes is not None:
         found["successes"] = float(demos.details.successes.mean())
     sample = demos.expert_return
+    if sample is None and subject.theirs is not None:
+        sample = Sample.of(subject.theirs.returns)
     if sample is None:
         return found
     found["demonstrations"] = sample.mean
@@ -199,6 +202,14 @@ def _returns(subject: Subject) -> dict[str, Any]:
     low = found["random"] = baseline.mean
     if sample.size > 1 and baseline.size > 1:
         found["p_better_than_random"] = p_less(baseline, sample)
+    if subject.reference is None or subject.reference is subject.expert:
+        searched = better.returns(subject)
+        if searched is not None:
+            best = Sample.of(searched)
+            found["searched"] = best.mean
+            if best.mean > low and sample.size > 1:
+                found["searched_share"] = float((sample.mean - low) / (best.mean - low))
+                found["p_worse_than_searched"] = p_less(sample, best)
     if known:
         name = max(known, key=lambda one: float(known[one].mean()))
         best = Sample.of(known[name])

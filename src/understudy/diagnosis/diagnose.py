@@ -24,9 +24,11 @@ from understudy.diagnosis import (
     survival,
 )
 from understudy.diagnosis.causes import rank
+from understudy.diagnosis.gathering import gather
 from understudy.diagnosis.measures import CannotMeasureError, Diagnosis, Measure
 from understudy.diagnosis.reference import Reference, build
-from understudy.diagnosis.subject import Subject, gather
+from understudy.diagnosis.subject import Subject
+from understudy.diagnosis.trials import play_clone
 from understudy.train.results import Result
 
 
@@ -59,6 +61,7 @@ def diagnose(
     reference: Reference | None = None
     try:
         reference = build(subject)
+        play_clone(subject, reference.actors[-1])
     except (UnderstudyError, np.linalg.LinAlgError) as error:
         missing["reference clone"] = quoted(error, 300)
     measures: list[Measure] = []

@@ -34,13 +34,30 @@ class Numbers:
         return self.values.get(name, float("nan"))
 
     @property
+    def played(self) -> bool:
+        """Whether fresh episodes show how good, or how alike, the policy is."""
+        return "performance" in self.values or "coverage" in self.values
+
+    @property
     def failing(self) -> float:
-        """How sure it is that the policy is worse than the expert: 0.75 if that cannot be measured."""
+        """How sure it is that the policy is worse than the expert: where returns are unknown, by what it does."""
         share = self.value("performance")
         if not np.isfinite(share):
-            return 0.75
+            return self._differs
         unsure = 1.0 if self["performance"].get("significant") else 0.4 + 0.4 * ramp(1 - share, 0.2, 0.5)
         return unsure * ramp(1 - share, 0.05, 0.2)
+
+    @property
+    def _differs(self) -> float:
+        """How sure it is that the policy acts unlike the demonstrations: 0.75 if that cannot be measured."""
+        survival, coverage = self["survival"], self.value("coverage")
+        known = [ramp(coverage, 0.1, 0.4)] if np.isfinite(coverage) else []
+        if "learner_length" in survival and survival.get("demonstrated_length"):
+            longer = abs(np.log(survival["learner_length"] / survival["demonstrated_length"]))
+            known.append(ramp(longer, np.log(1.5), np.log(3)))
+        if not known:
+            return 0.75
+        return 0.3 + 0.65 * max(known)
 
 
 def listed(values: list[Any]) -> str:

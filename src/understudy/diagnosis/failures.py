@@ -7,6 +7,9 @@ import numpy as np
 
 from understudy.diagnosis.evidence import Found, Numbers, listed, ramp
 
+LEARNED = 500
+"""Gradient steps after which a policy is not worse than one without skill because it has hardly been trained."""
+
 
 def poor_expert(n: Numbers) -> tuple[float, str]:
     r, s = n["demonstrators"].get("returns", {}), n["survival"]
@@ -24,6 +27,14 @@ def poor_expert(n: Numbers) -> tuple[float, str]:
         text = (
             text or f"the demonstrations return {r['demonstrations']:.1f}, random or constant actions {r['random']:.1f}"
         )
+    if r.get("searched_share") is not None:
+        beaten = 0.93 * ramp(1 - r["searched_share"], 0.38, 0.55) * (1.0 if r["p_worse_than_searched"] < 0.01 else 0.2)
+        if beaten > likely:
+            likely = beaten
+            text = (
+                f"the demonstrations return {r['demonstrations']:.1f}, a policy of a short search "
+                f"{r['searched']:.1f}, random or constant actions {r['random']:.1f}"
+            )
     if (
         (s.get("reward_per_step") or 0.0) > 0
         and s.get("terminal", 0.0) > 0.5
@@ -45,8 +56,10 @@ def poor_expert(n: Numbers) -> tuple[float, str]:
 def _spread(n: Numbers) -> tuple[float, str, Found]:
     """How likely the expert acts differently in alike states, for the two causes of it."""
     a = n["ambiguity"]
-    if not a or not a["alike"]:
+    if not a:
         return 0.0, "", a
+    if not a["alike"]:
+        return *_irreducible(n), a
     likely = ramp(a["low"], 0.02, 0.08)
     modes = a.get("two_modes")
     if modes is not None:
@@ -58,15 +71,32 @@ def _spread(n: Numbers) -> tuple[float, str, Found]:
         here = ramp(local["share"], 0.005, 0.02) * (1 - ramp(local["share"], 0.3, 0.6))
         here *= ramp(local["unpredictable"], 0.65, 0.85)
         likely = max(likely, here * ramp(modes, 0.3, 0.7))
-    likely *= 0.9 * _weight(n)
+    likely *= 0.9 * _weight(n) * (0.5 + 0.5 * _misfit(n))
     if several(n)[0] > 0.5:
         likely *= 0.8  # the groups explain it
     return likely, n.sentences["ambiguity"], a
 
 
+def _irreducible(n: Numbers) -> tuple[float, str]:
+    """Where no states are alike: how likely an error that more demonstrations do not lower is a spread."""
+    d = n["data"]
+    if not d or len(d["errors"]) < 3:
+        return 0.0, ""
+    likely = 0.75 * ramp(d["errors"][-1], 0.15, 0.4) * ramp(d["training_error"], 0.05, 0.2)
+    likely *= 1 - ramp(d["rate"], 0.1, 0.3)
+    return likely * _weight(n), f"{n.sentences['data']}; it does not fall with their number"
+
+
 def _weight(n: Numbers) -> float:
-    """How much a spread of the expert's actions counts: little where the policy is as good as the expert."""
-    return 0.35 + 0.65 * n.failing if "performance" in n.values else 1.0
+    """How much a spread of the expert's actions counts: little where the policy returns as much as the expert."""
+    known = "performance" in n.values  # like states alone do not show it: they may not depend on actions
+    return 0.35 + 0.65 * max(n.failing, 0.0 if known else 0.6) if n.played else 1.0
+
+
+def _misfit(n: Numbers) -> float:
+    """How clearly a clone fails to fit the actions: little where the state decides them. 1 if there is no clone."""
+    clone = n["data"].get("training_error", n["optimisation"].get("reference_training"))
+    return 1.0 if clone is None else ramp(clone, 0.005, 0.03)
 
 
 def ambiguous(n: Numbers) -> tuple[float, str]:
@@ -91,7 +121,7 @@ def hidden(n: Numbers) -> tuple[float, str]:
     if "share_with_memory" in local:
         before, after = local["share"], local["share_with_memory"]
         explained = ramp((before + 0.005) / (after + 0.005), 1.5, 2.3) * ramp(local["unpredictable"], 0.6, 0.75)
-        found = 0.9 * _weight(n) * explained * ramp(before, 0.02, 0.1)
+        found = 0.9 * _weight(n) * explained * ramp(before, 0.02, 0.1) * _misfit(n)
         if found > likely:
             text = (
                 f"{before:.1%} of the steps have alike states with different actions, and {after:.1%} if a state has "
@@ -123,13 +153,22 @@ def diverged(n: Numbers) -> tuple[float, str]:
         return 0.95, "the held-out payoff of a run is not finite"
     if o.get("exploded"):
         return 0.96, f"{listed(o['exploded'])} exploded in training: {_sizes(o)}"
+    if o.get("strained") and n.played:
+        gain = ramp(o.get("clone", {}).get("gain"), 0.1, 0.4)
+        return 0.94 * gain * n.failing, f"{listed(o['strained'])} grew far beyond the size of the rewards: {_sizes(o)}"
+    share = n.value("performance")
+    if o.get("offline") and not o["supervised"] and np.isfinite(share) and (o.get("gradient_steps") or 0) >= LEARNED:
+        # Too little training leaves a policy without skill; only a game that went wrong makes it much worse.
+        worse = 0.95 * ramp(-share, 0.5, 1.5) * ramp(o.get("training_error"), 0.8, 1.2)
+        if worse > 0:
+            return worse, f"after {o['gradient_steps']:,} gradient steps the policy is far worse than one without skill"
     if o.get("dead"):
         return 0.6, f"{listed(o['dead'])} are zero throughout"
     return 0.0, ""
 
 
 def _sizes(o: Found) -> str:
-    return ", ".join(f"{name} reached {o['largest'][name]:.3g}" for name in o["exploded"])
+    return ", ".join(f"{name} reached {o['largest'][name]:.3g}" for name in [*o["exploded"], *o["strained"]])
 
 
 def under_trained(n: Numbers) -> tuple[float, str]:
@@ -140,11 +179,19 @@ def under_trained(n: Numbers) -> tuple[float, str]:
     train, best = o["training_error"], o["reference_training"]
     worse = ramp((train + 0.01) / (best + 0.01), 1.5, 4.0) * ramp(train - best, 0.01, 0.04)
     falling = ramp(o.get("falling"), 0.05, 0.2) * ramp((train + 0.01) / (best + 0.01), 1.2, 2.0)
-    likely = 0.93 * max(worse, 0.7 * falling) * (0.3 + 0.7 * n.failing if "performance" in n.values else 1.0)
+    likely = 0.93 * max(worse, 0.7 * falling) * (0.3 + 0.7 * n.failing if n.played else 1.0) * _training(n)
     steps = o.get("gradient_steps")
     return likely, f"the policy misses {train:.1%} of its training actions, a reference clone {best:.1%}" + (
         f" (it took {steps:,} gradient steps)" if steps else ""
     )
+
+
+def _training(n: Numbers) -> float:
+    """How much a cause in the training counts: less where the reference clone of the same data is no better."""
+    c = n["optimisation"].get("clone")
+    if not c or n.failing < 0.5:
+        return 1.0
+    return 0.6 + 0.4 * ramp(c["gain"], 0.0, 0.3)
 
 
 def overfitting(n: Numbers) -> tuple[float, str]:
@@ -152,10 +199,8 @@ def overfitting(n: Numbers) -> tuple[float, str]:
     train, unseen = o.get("training_error"), o.get("unseen_error")
     if train is None or unseen is None or not np.isfinite(unseen):
         return 0.0, ""
-    best = o["reference_unseen"]
-    text = (
-        f"the policy misses {train:.1%} in training and {unseen:.1%} on unseen steps; a smaller clone misses {best:.1%}"
-    )
+    best = float(np.nanmin([o["reference_unseen"], o.get("simple_unseen", np.nan)]))
+    text = f"the policy misses {train:.1%} in training and {unseen:.1%} on unseen steps, a simpler one {best:.1%}"
     gap = ramp((unseen + 0.01) / (train + 0.01), 1.5, 3.0)
     worse = ramp((unseen + 0.005) / (best + 0.005), 1.1, 1.6) * ramp(unseen - best, 0.01, 0.05)
     nugget = n["ambiguity"].get("nugget", 0.0) if n["ambiguity"].get("alike") else 0.0
@@ -163,8 +208,14 @@ def overfitting(n: Numbers) -> tuple[float, str]:
     if noise > worse:
         text = f"the policy misses {train:.1%} in training, less than the expert's own noise of {nugget:.1%}"
     # A few episodes overfit any clone: then the smaller one is bad, too.
-    poor = ramp(best, 0.1, 0.3) * ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
-    return 0.9 * gap * max(worse * (1 - 0.7 * poor), noise) * (0.7 + 0.3 * n.failing), text
+    few = ramp(5 - n["data"].get("counts", [5])[-1], 0.0, 3.0)
+    worse *= 1 - max(few * (0.4 + 0.3 * ramp(best, 0.1, 0.3)), 0.6 * ramp(best - nugget, 0.4, 0.9))
+    least = 0.6 if o.get("supervised", True) else 0.3  # by other moments, as good a policy may act in another way
+    small = least * ramp(unseen - best, 0.05, 0.3)  # a policy that returns as much may miss a little more
+    worse *= small + (1 - small) * n.failing
+    noise *= least + (1 - least) * n.failing
+    hopeless = 0.5 * ramp(unseen, 0.3, 0.7) * n.failing  # nothing simpler is better, but this is learned by heart
+    return 0.9 * gap * max(worse, noise, hopeless), text
 
 
 def too_few(n: Numbers) -> tuple[float, str]:
@@ -180,6 +231,8 @@ def too_few(n: Numbers) -> tuple[float, str]:
     bad = ramp(unseen, 0.05, 0.2) if known else ramp(unseen, 0.1, 0.4)  # few held-out episodes are a noisy measure
     rate = d["rate"] if np.isfinite(d["rate"]) else 0.5
     falls = max(ramp(rate, 0.1, 0.4), ramp(6 - count, 0.0, 4.0))
+    # An error of 1 is no better than a constant: there the rate says nothing yet.
+    falls = max(falls, ramp(20 - count, 0.0, 10.0) * ramp(unseen, 0.4, 0.8))
     likely = 0.9 * larger * bad * falls
     likely *= n.failing if known else 1.0
     if own > 2 * unseen + 0.05 and count >= 6:
@@ -189,7 +242,7 @@ def too_few(n: Numbers) -> tuple[float, str]:
 
 def compounding(n: Numbers) -> tuple[float, str]:
     c, v = n["compounding"], n["coverage"]
-    if not c or "performance" not in n.values:
+    if not c:
         return 0.0, ""
     ratio = n.value("compounding")
     leaves = ramp(n.value("coverage"), 0.1, 0.3) if v else 0.5
@@ -210,8 +263,10 @@ def seeds(n: Numbers) -> tuple[float, str]:
             f"returns of {s['count']} seeds run from {min(s['means']):.1f} to "
             f"{max(s['means']):.1f}, {s['range']:.0%} of the scale"
         )
-        good = ramp(1 - s["range"], -1.0, 0.0)
-        return 0.93 * ramp(s["range"], 0.15, 0.4) * (1.0 if s["p"] < 0.01 else 0.2) * max(good, 0.6), text
+        p = n["performance"]
+        best = (s["best"] - p["random"]) / max(p["expert"] - p["random"], 1e-9) if p else 1.0
+        good = 0.6 + 0.4 * ramp(best, 0.4, 0.8)  # one seed that works shows that the others could
+        return 0.93 * ramp(s["range"], 0.15, 0.4) * (1.0 if s["p"] < 0.01 else 0.2) * good, text
     payoffs = np.asarray(s["payoffs"])
     if not np.isfinite(payoffs).all() or payoffs.min() <= 0:
         return 0.0, ""

@@ -1,6 +1,5 @@
 """Hygiene: what is wrong with the numbers of the demonstrations themselves."""
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,19 @@ from understudy.core.statistics import Sample
 from understudy.core.types import Continuous
 from understudy.data import Demonstrations
 from understudy.data.inspection import at_bounds, ranges
-from understudy.diagnosis.alike import vectors
+from understudy.diagnosis.copies import branches, repeated, repeats_in_env
+from understudy.diagnosis.leaks import leak_of_expert, leaked
 from understudy.diagnosis.measures import CannotMeasureError, Measure
 from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
 
 TINY = 1e-4
 """A column whose spread is this share of the typical one is lost in the noise of a network's first layer."""
+FROZEN = 0.3
+"""A column that stays the same in this share of the steps is frozen if it seldom does in the environment."""
+ALWAYS = 0.9
+QUIET = 1e-3
+FEW = 3
 LEAK = 0.999
 PERIODS = range(2, 21)
 
@@ -33,15 +38,18 @@ def measure(subject: Subject) -> Measure:
         "columns": int(demos.observations.shape[1]),
         "constant": [int(i) for i in np.flatnonzero(found.constant)],
         "stuck": _stuck(subject, demos, found.constant),
+        "frozen": _frozen(subject, demos),
         "tiny": [int(i) for i in np.flatnonzero(~found.constant & (found.std < TINY * typical))],
         "huge": [int(i) for i in np.flatnonzero(found.huge)],
         "whole_numbers": whole,
         "actions_at_limits": _at_limits(demos),
         "episodes": demos.episodes,
         "repeated": repeated(demos),
-        "repeats_in_env": _repeats_in_env(subject),
+        "repeats_in_env": repeats_in_env(subject),
+        "branches": branches(demos),
         "leak": leak,
         "leak_column": column,
+        "leak_of_expert": leak_of_expert(subject, column),
         "action_period": period,
         "same_observation": repeats,
         "same_action": _same_action(demos),
@@ -77,56 +85,9 @@ def measure(subject: Subject) -> Measure:
     )
 
 
-def repeated(demos: Demonstrations) -> float:
-    """The share of episodes that repeat an earlier one, up to rounding."""
-    starts = np.cumsum(demos.lengths) - demos.lengths
-    scale = np.maximum(np.abs(demos.observations).max(0), 1e-12)
-    seen, again = set(), 0
-    for start, length in zip(starts, demos.lengths, strict=True):
-        rows = slice(int(start), int(start + length))
-        numbers = np.round(demos.observations[rows] / scale, 5) + 0.0
-        actions = np.round(demos.actions[rows].astype(np.float64), 4) + 0.0
-        key = hashlib.sha256(numbers.tobytes() + actions.tobytes()).digest()
-        again += key in seen
-        seen.add(key)
-    return again / demos.episodes
-
-
-def _repeats_in_env(subject: Subject) -> bool | None:
-    """Whether the environment itself repeats: all fresh episodes start alike and are alike. None: unknown."""
-    played = subject.theirs or subject.fresh or subject.explored
-    if played is None or len(played.lengths) < 2:
-        return None
-    first = np.asarray(played.steps.obs)[:, 0]
-    return bool((first == first[:1]).all())
-
-
-def leaked(demos: Demonstrations) -> tuple[float, int]:
-    """How well the best single column of the observation gives the action by a straight line, and which it is."""
-    act = vectors(demos.action_space, demos.actions)
-    if act.std(0).max(initial=0.0) < 1e-9 or demos.observations.shape[1] == 1:
-        return 0.0, -1
-    obs = demos.observations.astype(np.float64)
-    rows = slice(None, None, max(len(obs) // 5000, 1))
-    obs, act = obs[rows], act[rows]
-    numbers = np.asarray(demos.actions[rows], np.float64).reshape(len(obs), -1)
-    best, column = 0.0, -1
-    targets = numbers if isinstance(demos.action_space, Continuous) else np.concatenate([numbers, act], axis=1)
-    for j in range(obs.shape[1]):
-        x = obs[:, j]
-        if x.std() < 1e-9:
-            continue
-        for target in targets.T:
-            if target.std() < 1e-9:
-                continue
-            fit = abs(float(np.corrcoef(x, target)[0, 1]))
-            if fit > best:
-                best, column = fit, j
-    return best, column
-
-
 def control_period(demos: Demonstrations) -> tuple[int, float]:
-    """k > 1 if actions change only every k-th step, in all episodes; and the share of repeated observations."""
+    """k > 1 if actions change only every k-th step, in all episodes; and the share of steps that repeat an observation
+    that changes later in the episode."""
     starts = np.cumsum(demos.lengths) - demos.lengths
     inner = np.ones(demos.steps, bool)
     inner[starts] = False
@@ -135,12 +96,17 @@ def control_period(demos: Demonstrations) -> tuple[int, float]:
         return 1, 0.0
     act = demos.actions.reshape(demos.steps, -1)
     changed = rows[(act[rows] != act[rows - 1]).any(1)]
-    same = float((demos.observations[rows] == demos.observations[rows - 1]).all(1).mean())
     episode = np.repeat(np.arange(demos.episodes), demos.lengths)
+    equal = (demos.observations[rows] == demos.observations[rows - 1]).all(1)
+    last = np.zeros(demos.episodes, int)
+    np.maximum.at(last, episode[rows[~equal]], rows[~equal])
+    early = rows <= last[episode[rows]]  # later, the episode is at rest
+    same = float(equal[early].sum() / len(rows))
     t = (np.arange(demos.steps) - starts[episode])[changed]
     owner = episode[changed]
     often = [t[owner == e] for e in np.unique(owner) if (owner == e).sum() > 1]
-    if sum(len(times) - 1 for times in often) < 10:  # by chance, fewer changes may all fall on even steps
+    # By chance, fewer changes may all fall on even steps, or the same few steps of every episode.
+    if sum(len(times) - 1 for times in often) < 10 or len(np.unique(np.concatenate(often))) < 5:
         return 1, same
     held = 1
     for k in PERIODS:
@@ -162,18 +128,52 @@ def _at_limits(demos: Demonstrations) -> float:
 
 
 def _stuck(subject: Subject, demos: Demonstrations, constant: np.ndarray) -> list[int]:
-    """Columns that are constant in the demonstrations, and vary or differ at the first steps of the environment."""
-    played = subject.theirs or subject.explored
-    if played is None or not constant.any():
+    """Columns that are constant in the demonstrations, or a thousand times less spread than in the environment."""
+    played = next((subject.played[name] for name in ("expert", "clone", "explored") if name in subject.played), None)
+    if played is None:
         return []
-    value = demos.observations[0]
+    value, whole = demos.observations[0], bool((demos.observations == np.round(demos.observations)).all())
+    every = played.flat(np.asarray(played.steps.obs)).astype(np.float64)
     early = np.asarray(played.steps.obs)[:, 0]
-    scale = np.maximum(np.abs(np.asarray(played.flat(np.asarray(played.steps.obs)))).max(0), 1e-6)
-    moved = (np.abs(early - value) > 1e-4 * scale).any(0)
-    if subject.theirs is not None:
-        all_steps = subject.theirs.flat(np.asarray(subject.theirs.steps.obs))
-        moved |= (np.abs(all_steps - value) > 1e-3 * scale).mean(0) > 0.1
-    elif not bool((demos.observations == np.round(demos.observations)).all()):
-        all_steps = played.flat(np.asarray(played.steps.obs))
-        moved |= (np.abs(all_steps - value) > 1e-3 * scale).mean(0) > 0.5
-    return [int(i) for i in np.flatnonzero(constant & moved)]
+    scale = np.maximum(np.abs(every).max(0), 1e-12)
+    moved = constant & (np.abs(early - value) > 1e-4 * scale).any(0)
+    if subject.theirs is not None or not whole:
+        rare = 0.1 if subject.theirs is not None else 0.5
+        moved |= constant & ((np.abs(every - value) > 1e-3 * scale).mean(0) > rare)
+    if subject.theirs is not None:  # others may leave what the expert keeps at one value
+        moved |= demos.observations.astype(np.float64).std(0) < QUIET * every.std(0)
+    if demos.episodes < FEW:  # a goal may be the same in the few episodes that there are
+        obs = np.asarray(played.steps.obs)
+        moved &= np.any([np.ptp(one[:length], axis=0) > 0 for one, length in zip(obs, played.lengths, strict=True)], 0)
+    return [int(i) for i in np.flatnonzero(moved)]
+
+
+def _frozen(subject: Subject, demos: Demonstrations) -> list[int]:
+    """Columns that stay the same in many demonstrated steps in which others change, and seldom in the environment.
+
+    Only an expert shows where a column may rest. Without one, it must stay the same from the start of the episodes on.
+    """
+    played = next((subject.played[name] for name in ("expert", "clone", "explored") if name in subject.played), None)
+    if played is None or (subject.theirs is None and (demos.observations == np.round(demos.observations)).all()):
+        return []
+    every = played.flat(np.asarray(played.steps.obs)).astype(np.float64)
+    (ours, wide), (theirs, _) = frozen(demos.observations, demos.lengths), frozen(every, played.lengths)
+    least = FROZEN if subject.theirs is not None else ALWAYS
+    return [int(i) for i in np.flatnonzero((ours > least) & (theirs < 0.3 * ours) & (wide > 0.1 * every.std(0)))]
+
+
+def frozen(obs: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each column, the share of steps in which it stays exactly the same although another column changes, and the
+    standard deviation of its values there. Only the first third of each episode counts: later, much may be at rest."""
+    t = np.concatenate([np.arange(length) for length in lengths])
+    rows = np.flatnonzero((t > 0) & (t <= np.repeat(lengths, lengths) / 3))
+    none = np.zeros(obs.shape[1])
+    if len(rows) == 0:
+        return none, none
+    same = obs[rows] == obs[rows - 1]
+    same, values = same[~same.all(1)], obs[rows][~same.all(1)].astype(np.float64)
+    if len(same) == 0:
+        return none, none
+    count = np.maximum(same.sum(0), 1)
+    mean = np.where(same, values, 0.0).sum(0) / count
+    return same.mean(0), np.sqrt(np.where(same, np.square(values - mean), 0.0).sum(0) / count)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from understudy.core.statistics import Sample
+from understudy.core.statistics import Sample, p_less
 from understudy.diagnosis.measures import CannotMeasureError, Measure
-from understudy.diagnosis.reference import Reference
+from understudy.diagnosis.reference import Reference, simple_error
 from understudy.diagnosis.subject import Subject
 from understudy.studies.report.chart import Chart, Series
 
@@ -16,6 +16,8 @@ EXPLODED = 100.0
 """Times its size in the first quarter of training at which a metric counts as exploded: losses do not grow so."""
 HUGE = {"payoff": 50.0, "policy_loss": 1e3, "loss": 1e3, "q": 1e4, "critic_loss": 1e4}
 """The size at which a metric counts as exploded. Observations and actions have size 1, so payoffs and losses do too."""
+STRAINED = 0.1
+"""The share of these sizes that is suspicious if the policy is bad, too."""
 LOSSES = ("loss", "policy_loss", "payoff")
 COUNTS = ("return", "seconds", "queries", "env_steps")
 """Metrics that grow in healthy training, or have the task's units."""
@@ -30,6 +32,8 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         "rounds": next(iter(result.metrics.values())).shape[1] if result.metrics else 0,
         "metrics": {name: _trend(values[result.selected]) for name, values in result.metrics.items()},
         "algorithm": result.config["algorithm"]["name"],
+        "supervised": result.config["algorithm"]["name"] == "bc",
+        "offline": result.config["algorithm"]["card"].get("collects", "") == "nothing",
         "gradient_steps": _gradient_steps(result.config),
         "finite": [bool(np.isfinite(run.payoff)) for run in result.runs],
     }
@@ -37,6 +41,11 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         name
         for name, values in result.metrics.items()
         if name not in COUNTS and any(_exploded(name, row) for row in values)
+    ]
+    numbers["strained"] = [
+        name
+        for name, values in result.metrics.items()
+        if name in HUGE and np.nanmax(np.abs(values), initial=0.0) > STRAINED * HUGE[name]
     ]
     numbers["largest"] = {
         name: float(np.nanmax(np.abs(values))) for name, values in result.metrics.items() if np.isfinite(values).any()
@@ -53,6 +62,8 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         numbers.update(
             training_error=train, unseen_error=unseen, reference_training=own_train, reference_unseen=own_unseen
         )
+        numbers["simple_unseen"] = simple_error(reference)
+    numbers["clone"] = _against_clone(subject)
     numbers["seeds"] = _seeds(subject)
     name, trend = next(((n, numbers["metrics"][n]) for n in LOSSES if n in numbers["metrics"]), ("", None))
     falling = float("nan") if trend is None else trend["falling"]
@@ -88,6 +99,17 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
         numbers,
         chart,
     )
+
+
+def _against_clone(subject: Subject) -> dict[str, float]:
+    """How much more the reference clone returns than the policy, of the way from no skill to the better one."""
+    own, clone, baseline = subject.fresh, subject.cloned, subject.baseline
+    if own is None or clone is None or baseline is None:
+        return {}
+    ours, theirs = Sample.of(own.returns), Sample.of(clone.returns)
+    scale = max(ours.mean, theirs.mean) - baseline.mean
+    gain = (theirs.mean - ours.mean) / scale if scale > 1e-9 else 0.0
+    return {"learner": ours.mean, "clone": theirs.mean, "gain": float(gain), "p": p_less(ours, theirs)}
 
 
 def _gradient_steps(config: dict[str, Any]) -> int | None:

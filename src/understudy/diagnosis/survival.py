@@ -28,25 +28,31 @@ def measure(subject: Subject) -> Measure:
         numbers.update(
             horizon=horizon,
             longest=int(demos.lengths.max()),
+            demonstrated_length=float(demos.lengths.mean()),
             same_length=bool((demos.lengths == demos.lengths.max()).all()),
             early=float((demos.lengths < horizon).mean()),
             early_without_terminal=float(((demos.lengths < horizon) & ~terminal).mean()),
             varied=float(np.ptp(demos.lengths) / max(demos.lengths.max(), 1)),
             terminal=float(terminal.mean()),
-            terminal_at_limit=float((terminal & (demos.lengths >= horizon)).mean()),
-            terminal_at_longest=float((terminal & (demos.lengths == demos.lengths.max())).mean()),
+            unmarked=float((~terminal[demos.lengths < horizon]).mean()) if (demos.lengths < horizon).any() else 0.0,
+            limit=limit_ends(demos.lengths, terminal, int(demos.lengths.max())),
             horizon_known=subject.env is not None or not demos.horizon_from_data,
             alike_ends=alike_ends(demos),
             reward_per_step=None if demos.rewards is None else _reward_of_living(demos.rewards, ends),
         )
         series.append(("demonstrations", demos.lengths))
-    for name, played in (("learner", subject.fresh), ("expert", subject.theirs), ("explored", subject.explored)):
-        if played is not None:
-            last = np.asarray(played.steps.terminal)[np.arange(len(played.lengths)), played.lengths - 1]
-            numbers[f"{name}_terminal"] = float(last.mean())
-            numbers[f"{name}_length"] = float(played.lengths.mean())
-            if name != "explored":
-                series.append((f"the {name}", played.lengths))
+    fresh: dict[str, Any] = {}
+    for name, played in subject.played.items():
+        last = np.asarray(played.steps.terminal)[np.arange(len(played.lengths)), played.lengths - 1]
+        numbers[f"{name}_terminal"] = float(last.mean())
+        numbers[f"{name}_length"] = float(played.lengths.mean())
+        fresh[name] = (played.lengths, last)
+        if name in ("learner", "expert"):
+            series.append((f"the {name}", played.lengths))
+    if fresh:
+        numbers["ends"] = float(max(last.mean() for _, last in fresh.values()))
+        if demos is not None:
+            numbers["beyond"] = _beyond(fresh, int(demos.lengths.max()))
     value = 1.0
     if demos is not None and subject.fresh is not None:
         value = float(subject.fresh.lengths.mean() / demos.lengths.mean())
@@ -84,6 +90,26 @@ def _reward_of_living(rewards: np.ndarray, ends: np.ndarray) -> float:
     inner = np.ones(len(rewards), bool)
     inner[ends] = False
     return float(rewards[inner].mean()) if inner.any() else float(rewards.mean())
+
+
+def limit_ends(lengths: np.ndarray, terminal: np.ndarray, limit: int) -> dict[str, float]:
+    """How many episodes are terminal exactly at a limit, and how many would be by chance.
+
+    A real end falls on any step. So by chance the limit gets as many as one step among the tenth before it.
+    """
+    at = terminal & (lengths == limit)
+    before = terminal & (lengths < limit) & (lengths >= 0.9 * limit)
+    expected = float(before.sum() / max(0.1 * limit, 1.0))
+    return {"at": int(at.sum()), "share": float(at.mean()), "expected": expected, "limit": limit}
+
+
+def _beyond(fresh: dict[str, Any], limit: int) -> dict[str, float]:
+    """What fresh episodes do at a length: the share that lasts as long, of the policy whose episodes last best, and the
+    share of all that last with a terminal there."""
+    lasting = max(float((lengths >= limit).mean()) for lengths, _ in fresh.values())
+    count = sum(int((lengths >= limit).sum()) for lengths, _ in fresh.values())
+    terminal = sum(int(last[lengths == limit].sum()) for lengths, last in fresh.values())
+    return {"lasting": lasting, "terminal": terminal / max(count, 1)}
 
 
 def alike_ends(demos: Demonstrations) -> float:
