@@ -176,11 +176,15 @@ class DAeQuILDual(Algorithm):
         return Normalized(state.policy, state.normalization)
 
     def _payoff(self, state: DAeQuILDualState, answered: Dataset, key: Key[Array, ""]) -> Float[Array, ""]:
-        """‖g_n(π)‖ at the new steps, 0 if there are none: the largest U3 of the policy that was rolled out."""
+        """‖g_n(π)‖ at the new steps, 0 if there are none: the largest U3 of the policy that was rolled out.
+
+        With `stochastic`, g is known from drawn actions alone, and ‖g‖² of one draw would count their noise as a
+        difference from the expert. The product of two independent draws does not.
+        """
         batch = state.normalization.encode(answered.steps)
-        _, gradients = functional_gradients(state.leaders, state.policy, batch, key)
-        squares = jnp.where(answered.mask, jnp.square(gradients).sum(1), 0)
-        return jnp.sqrt(squares.sum() / jnp.maximum(answered.size, 1))
+        one, other = (functional_gradients(state.leaders, state.policy, batch, k)[1] for k in jax.random.split(key))
+        squares = jnp.where(answered.mask, (one * other).sum(1), 0)
+        return jnp.sqrt(jnp.maximum(squares.sum(), 0) / jnp.maximum(answered.size, 1))
 
     def _player(self) -> Player:
         return gradient(optax.adamw(self.lr, weight_decay=self.weight_decay), aux=True)

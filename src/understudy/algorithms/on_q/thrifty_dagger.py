@@ -18,9 +18,9 @@ visited states, so that a rate takes the place of units. The expert keeps contro
 
 g is what the environment reports (`is_success` in the info; a step within an episode without a report is no success),
 "survival" (the episode reaches the time limit without terminating), or a function of the next state, `goal`. An episode
-that ends without success has failed, by termination or by truncation. Until V has both successes and failures, Q cannot tell safe from
-risky states: novelty decides alone, and the metric `risk_known` is 0. Line 4 compares with the expert's action only
-while the expert acts, so it asks nothing more.
+that ends without success has failed, by termination or by truncation. Until V has both successes and failures, Q
+cannot tell safe from risky states: novelty decides alone, and the metric `risk_known` is 0. Line 4 compares with the
+expert's action only while the expert acts, so it asks nothing more.
 
 Reference: Hoque et al., "ThriftyDAgger: Budget-Aware Novelty and Risk Gating for Interactive Imitation Learning"
 (2021). "Of Moments and Matching" does not run it, so no settings of this module are that paper's.
