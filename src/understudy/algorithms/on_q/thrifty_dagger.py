@@ -41,7 +41,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.algorithms.on_q.gated import QUICK_SIZES, SMALL, Cloned, GatedCloning, expert_share
+from understudy.algorithms.on_q.gated import SMALL, Cloned, GatedCloning, expert_share
+from understudy.algorithms.on_q.querying import QUICK_SIZES
 from understudy.core.errors import check_choice, check_inside, check_layers, check_share
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition, appended
 from understudy.game import QUICK, Card
