@@ -27,7 +27,7 @@ PLAYERS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Options:
-    rounds: int = 4
+    rounds: int = 16
     """Rounds of 1,280 environment steps."""
     seeds: int = 3
     """Seeds of each player."""

@@ -5,7 +5,8 @@ A new algorithm is in them by itself.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import api_reference
@@ -80,8 +81,7 @@ def measured_table(results: Path) -> str:
     for cls in ordered():
         name = cls.card.name
         cells = [quick.get((name, task), "") for task in TASKS]
-        links = ", ".join(f"[{file.removesuffix('.csv')}](results/{file})" for file in files.get(name, ()))
-        rows.append([page(cls), *cells, links or "none"])
+        rows.append([page(cls), *cells, ", ".join(families(files.get(name, []))) or "none"])
     return markdown(["algorithm", *TASKS, "all stored results"], rows)
 
 
@@ -109,10 +109,20 @@ def stored(results: Path) -> dict[str, list[str]]:
     """Files with rows of each algorithm."""
     found: dict[str, list[str]] = {}
     for path in sorted(results.glob("*.csv")):
-        names = {row.get("algorithm") or row.get("learner", "").partition(":")[0] for row in read(path)}
+        names = {row.get("algorithm") or re.split("[:, ]", row.get("learner", ""))[0] for row in read(path)}
         for name in names & {*ALGORITHMS}:
             found.setdefault(name, []).append(path.name)
     return found
+
+
+def families(files: Sequence[str]) -> Iterator[str]:
+    """A link to each file; of several whose names begin alike, one link to the list of all files."""
+    stems = [file.removesuffix(".csv").split("-") for file in files]
+    for _, group in groupby(sorted(stems), lambda words: words[0]):
+        own = list(group)
+        shared = [words[0] for words in takewhile(lambda words: len({*words}) == 1, zip(*own, strict=False))]
+        several = f"[{'-'.join(shared)} ({len(own)})](results/README.md#how-each-file-was-made)"
+        yield several if len(own) > 1 else f"[{'-'.join(own[0])}](results/{'-'.join(own[0])}.csv)"
 
 
 def cost_table(results: Path) -> str:
@@ -131,20 +141,15 @@ def value(row: Mapping[str, str]) -> str:
 
 
 def failures_table(docs: Path) -> str:
-    """The first words of each known failure, from the section "What can go wrong" of the algorithm's page."""
+    """The first two known failures, from the section "What can go wrong" of the algorithm's page."""
     rows = []
     for cls in ordered():
         file = docs / f"{cls.card.name}.md"
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         section = re.search(r"^## What can go wrong\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         named = re.findall(r"^- \*\*(.+?)\.?\*\*", section[1], re.MULTILINE) if section else []
-        rows.append([page(cls, "#what-can-go-wrong"), "; ".join(lowered(words) for words in named)])
-    return markdown(["algorithm", "known failures"], rows)
-
-
-def lowered(words: str) -> str:
-    """Words that began a sentence, within another one."""
-    return words[0].lower() + words[1:] if words[1:2].islower() or words[1:2] == " " else words
+        rows.append([page(cls, "#what-can-go-wrong"), " ".join(f"{words}." for words in named[:2])])
+    return markdown(["algorithm", "failures to know first"], rows)
 
 
 def algorithms_table() -> str:

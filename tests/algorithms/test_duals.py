@@ -8,6 +8,7 @@ import pytest
 import understudy as us
 from understudy.core.errors import SettingError
 from understudy.core.types import RoundData
+from understudy.game.leader import functional_gradients
 from understudy.train.programs import traced
 
 PENDULUM = us.make("Pendulum")
@@ -57,6 +58,30 @@ def test_the_payoff_is_that_of_the_new_steps_before_the_update(swings):
     waves = [np.cos(side @ after.leaders.directions + after.leaders.phases) for side in sides]
     expected = np.sqrt(2 / 8 * np.square(waves[0] - waves[1]).sum(1).mean())
     assert result.metrics["payoff"][0, 1] == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_the_noise_of_drawn_actions_is_no_payoff():
+    """A tanh-Gaussian policy at 400 answered steps: the distance of mean features, not that of single draws."""
+    states = []
+
+    def visit(done, current):
+        states.append(jax.device_get(jax.tree.map(lambda x: x[0], current())))
+
+    algorithm = us.daequil_dual(**{**TINY, "rounds": 2, "episodes_per_round": 2}, stochastic=True, bandwidth=0.5)
+    result = us.imitate(algorithm, "Pendulum", PENDULUM, expert=PENDULUM.expert(), episodes=1, visit=visit)
+    before, after = states
+    steps = jax.tree.map(lambda x: jnp.asarray(x[:400]), after.aggregated.steps)
+    batch = jax.tree.map(jnp.asarray, after.normalization).encode(steps)
+    policy, leaders = (jax.tree.map(jnp.asarray, x) for x in (before.policy, after.leaders))
+
+    def draw(key):
+        return functional_gradients(leaders, policy, batch, key)[1]
+
+    draws = jax.lax.map(draw, jax.random.split(jax.random.key(9), 256))
+    exact = float(jnp.sqrt(jnp.square(draws.mean(0)).sum(1).mean()))
+    single = float(jnp.sqrt(jnp.square(draws[0]).sum(1).mean()))
+    assert single > 1.2 * exact
+    assert result.metrics["payoff"][0, 1] == pytest.approx(exact, rel=0.08)
 
 
 def test_advils_dual_never_moves_f_at_padding(continuous):

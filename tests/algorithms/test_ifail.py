@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -343,3 +344,19 @@ def test_an_expert_is_needed_and_one_that_answers_afterwards_is_refused():
 
     with pytest.raises(SettingError, match=r"lets the expert act within episodes.*a policy or a function"):
         us.imitate(us.ifail(**TINY), demos, "Pendulum", expert=Expert(Person()))
+
+
+def test_a_whole_run_returns_the_same_policy_and_payoff_without_the_demonstrated_actions():
+    """The payoff is of fresh episodes, over (s, s')."""
+    demonstrations = us.record(LINE, LINE.expert(), episodes=4)
+    learner = us.ifail(**{**TINY, "gradient_steps": 20})
+    plain, without = (
+        us.imitate(learner, given, LINE, expert=LINE.expert(), seeds=2)
+        for given in (demonstrations, demonstrations.without_actions())
+    )
+    assert plain.runs == without.runs
+    for run, one, other in zip(without.runs, plain.policies, without.policies, strict=True):
+        assert eqx.tree_equal(one.policy, other.policy)
+        assert run.payoff > 0
+        assert run.payoff_error > 0
+    assert without.runs[0].payoff != without.runs[1].payoff

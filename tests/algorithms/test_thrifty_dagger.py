@@ -102,6 +102,28 @@ def test_success_is_probable_where_it_followed():
     assert info.metrics["risk_known"] == 0
 
 
+def test_a_report_at_the_end_of_an_episode_alone_reaches_its_earlier_steps():
+    """Two-step episodes, truncated. Their second state has the opposite sign, and only their end says how it went."""
+    env, count = Walk(jnp.zeros((3, 4))), 64
+    algorithm = traced(us.thrifty_dagger(**{**TINY, "gradient_steps": 600, "episodes_per_round": 64}))
+    first = np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32)
+    first[:, 3], second = 1.0, np.concatenate([-first[:, :3], -np.ones((count, 1), np.float32)], axis=1)
+    obs, ends = np.stack([first, second], 1).reshape(-1, 4), np.tile([False, True], count)
+    following = np.stack([second, 0 * second], 1).reshape(-1, 4)
+    numbers, no, yes = np.tile(np.arange(2, dtype=np.int32), count), np.zeros(2 * count, bool), np.ones(2 * count, bool)
+    steps = Transition(numbers, obs, 0 * numbers, following, no, ends, yes, 0 * numbers)
+    data = Dataset(jax.tree.map(jnp.asarray, steps), jnp.asarray(2 * count))
+    solved = np.repeat(first[:, 0] > 0, 2)
+    signal = jnp.asarray(np.where(ends, solved, np.nan), jnp.float32)
+    state = algorithm.init(jax.random.key(0), env.spec, data._replace(size=jnp.asarray(0)))
+    given = RoundData(data._replace(size=jnp.asarray(1)), data, data.steps.act, jnp.asarray(no), signal, round=1)
+    state, info = jax.jit(lambda s, d: algorithm.update(s, d, jax.random.key(1)))(state, given)
+    assert info.metrics["risk_known"] == 1
+    np.testing.assert_array_equal(state.success[: 2 * count], solved & ends)
+    chances = np.asarray(jax.vmap(lambda s: algorithm.chance(state, s))(first))
+    assert chances[first[:, 0] > 0.2].mean() > chances[first[:, 0] < -0.2].mean() + 0.2
+
+
 def test_survival_is_a_success_signal():
     walk = Walk(0.8 * jax.random.normal(jax.random.key(0), (3, 4)))
     shown = us.record(walk, walk.expert(), episodes=2)

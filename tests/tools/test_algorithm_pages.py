@@ -59,6 +59,20 @@ def test_every_algorithm_is_in_every_table_over_all(name, overview):
         assert table in ("api", "cost") or f"[`{name}`]({name}.md" in text
 
 
+def test_stored_files_whose_names_begin_alike_are_one_link():
+    everything = "results/README.md#how-each-file-was-made"
+    found = [*overview_tables.families(["bc.csv", "bc-table.csv", "off-q-ant.csv", "off-q-b-ant.csv", "gps.csv"])]
+    assert found == [f"[bc (2)]({everything})", "[gps](results/gps.csv)", f"[off-q (2)]({everything})"]
+
+
+@pytest.mark.parametrize("name", us.ALGORITHMS)
+def test_one_or_two_failures_are_named_in_short_sentences(name, overview):
+    (row,) = [line for line in overview["failures"].splitlines() if line.startswith(f"| [`{name}`]")]
+    words = row.split(" | ")[1].removesuffix(" |")
+    assert words.endswith(".")
+    assert 0 < len(words) < 120
+
+
 def test_markers_are_added_once_and_what_is_around_them_stays():
     text = "# Title\n\nWhat it is.\n\n## When to use it\n\nHere.\n\n## Settings\n\nSome words.\n\n## Results\n\nNone.\n"
     text += "\n## Why\n"

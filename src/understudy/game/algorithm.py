@@ -170,6 +170,11 @@ class Algorithm(eqx.Module):
         )
 
     @property
+    def judged_in_episodes(self) -> bool:
+        """Whether fresh episodes measure its payoff (`train.selection`): it acts step by step, or sees no actions."""
+        return self.schedule is not None or self.match != "obs-act"
+
+    @property
     def gated(self) -> bool:
         """Whether `gate` decides where the expert is queried. Otherwise it is queried at every state."""
         return type(self).gate is not Algorithm.gate

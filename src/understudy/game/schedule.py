@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from understudy.core.errors import SettingError, check_whole
 
@@ -84,6 +84,10 @@ class Schedule:
     def begins(self, index: Int[Array, ""] | int, update: Int[Array, ""] | int) -> Bool[Array, ""] | bool:
         """Whether the steps of this update start new episodes."""
         return (update == 0) & ((index == 0) | self.reset_each_round)
+
+    def number(self, index: Int[Array, ""] | int, update: Int[Array, ""] | int) -> Float[Array, ""]:
+        """The number of an update in its run, from 1."""
+        return jnp.asarray(index * self.updates + update + 1, jnp.float32)
 
     def random_steps_left(self, index: Int[Array, ""] | int, update: Int[Array, ""] | int) -> Int[Array, ""]:
         """How many of this update's steps of an environment take random actions."""

@@ -19,7 +19,7 @@ from understudy.policies.mixture import Mixture
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
 from understudy.policies.saved import load_policy
-from understudy.policies.wrapped import Binned, Timed
+from understudy.policies.wrapped import Binned, Probing, Timed
 
 __all__ = [
     "MLP",
@@ -38,6 +38,7 @@ __all__ = [
     "Normalization",
     "Normalized",
     "Policy",
+    "Probing",
     "Squashed",
     "StateDependent",
     "Tabular",

@@ -1,11 +1,12 @@
-"""Policies around a network: one that chooses among a grid of continuous actions, and one that sees the time."""
+"""Policies around others: one on a grid of continuous actions, one that sees the time, one that probes actions."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+import numpy as np
+from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Source, categorical, namespace
 from understudy.deploy import forward
@@ -77,3 +78,30 @@ class Timed(Policy):
 
     def _seen(self, carry: Carry, obs: Any) -> Any:
         return forward.with_time(carry.t, obs, self.horizon, namespace(obs))
+
+
+class Probing(Policy):
+    """A policy that acts uniformly at every `stride`-th step, from `first` on: iFAIL's probed steps."""
+
+    policy: Policy
+    uniform: Policy
+    first: Int[Array, ""]
+    stride: Int[Array, ""]
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        return self.policy.reset(source, shape)
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self.policy.mode(carry, obs)
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        other = source if isinstance(source, np.random.Generator) else jax.random.fold_in(source, 1)
+        own, uniform = self.policy.draw(carry, obs, source), self.uniform.draw(carry, obs, other)
+        probed = (carry.t - self.first) % self.stride == 0
+        return namespace(obs).where(probed.reshape(probed.shape + (1,) * (own.ndim - probed.ndim)), uniform, own)
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return self.policy.log_prob(carry, obs, act)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return self.policy.support(carry, obs, source)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.core.errors import SpecError
+from understudy.core.errors import SettingError, SpecError
 from understudy.core.types import Continuous, Discrete, Spec
 from understudy.policies.networks import MLP
 
@@ -23,6 +23,16 @@ LR_SCHEDULES: tuple[LrSchedule, ...] = ("constant", "linear")
 def learning_rate(lr: float | Array, lr_schedule: LrSchedule, progress: Float[Array, ""]) -> float | Array:
     """The learning rate after a fraction `progress` of training."""
     return lr if lr_schedule == "constant" else lr * jnp.maximum(1 - progress, 0)
+
+
+def check_lr_schedule(lr_schedule: LrSchedule, updates: int, round_steps: int, frequency: int) -> None:
+    """Raise if the learning rate would be 0 throughout: a linear schedule is 0 in its last update."""
+    if lr_schedule == "linear" and updates == 1:
+        raise SettingError(
+            f"round_steps is {round_steps} and frequency is {frequency}, one update in a learning rate schedule: a "
+            "linear lr_schedule ends at 0 and would train nothing; give round_steps for two updates or more, or "
+            "lr_schedule='constant'"
+        )
 
 
 def descend(

@@ -111,7 +111,7 @@ def final_policies(
             payoff = held_out_payoff(chosen.actor, criteria[count])
             if not np.isfinite(payoff):
                 status = "diverged: the policy's actions are not finite"
-            elif algorithm.schedule is not None:  # an off-Q payoff says little about it
+            elif algorithm.judged_in_episodes:  # an off-Q payoff says little about it, or nothing
                 payoff = finite_mean(trained.metrics["payoff"][index, -WINDOW:])
             run = Run(seed, count, status, payoff, None, steps, chosen.name)
         runs.append(run)

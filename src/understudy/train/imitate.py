@@ -180,8 +180,7 @@ def imitate(
     keys = jax.vmap(jax.random.key)(np.array([seed for _, seed in pairs], np.uint32))
 
     settings, place = hyperparameters(algorithm), None
-    judging = algorithm.schedule is not None
-    kept_parts = keep or (PARTS if judging and select != "last" else 0)
+    kept_parts = keep or (PARTS if algorithm.schedule is not None and select != "last" else 0)
     if checkpoint is not None:
         named = json.dumps([algorithm.card.name, settings])
         data = (training.steps, count_list, demonstrations.spec)
@@ -216,8 +215,8 @@ def imitate(
                 count: held_out(spec, training, held, i * len(seed_list), algorithm.match)
                 for i, count in enumerate(count_list)
             }
-            player = None
-            if env is not None and not trained.interrupted and (judging or select == "return" or keep):
+            player, plays = None, algorithm.judged_in_episodes or select == "return" or keep
+            if env is not None and not trained.interrupted and plays:
                 player = Player(env, workers, step_timeout)
             runs, actors, candidates = final_policies(
                 learner, spec, trained, pairs, criteria, demonstrations.env, player, select, report

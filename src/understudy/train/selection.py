@@ -5,13 +5,15 @@ The criterion is the largest payoff over the unit ball of a Gaussian kernel's fu
     sup_{‖f‖ ≤ 1} E f(learner) − E f(expert) = ‖E k(learner, ·) − E k(expert, ·)‖,   k(x, y) = exp(−‖x − y‖² / 2h²)
 
 with x = (s, a), states standardized by the demonstrations and clipped, continuous actions in [-1, 1], discrete actions
-one-hot, and h the bandwidth rule of `game.kernels`. For algorithms that match observations alone, x is s or (s, s'),
-as in their f. Zero is a perfect match. It is exact, in float64, without random features. Two payoffs of the paper use
-it:
+one-hot, and h the bandwidth rule of `game.kernels`. Zero is a perfect match. It is exact, in float64, without random
+features. Two payoffs of the paper use it:
 
     off-Q     (s, π(s)) against (s, a) on held-out steps: needs no environment
     reward    steps of fresh episodes of π against held-out steps; an episode that terminates early continues in the
               absorbing state, at distance from all others
+
+The second is for algorithms that train on steps of an environment, and for those that match observations alone. For
+these x is s or (s, s'), as in their f, and an off-Q payoff would be 0.
 
 Reward-moment algorithms improve π by RL, so the last policy may be worse than an earlier one. Their candidates are the
 last policy π̄, the last acting policy π, and one policy of each part of training (`candidates`). Each plays the same

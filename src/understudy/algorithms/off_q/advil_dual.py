@@ -40,19 +40,14 @@ import jax
 import optax
 from jaxtyping import Array, Key
 
-from understudy.core.errors import (
-    check_fraction,
-    check_layers,
-    check_not_negative,
-    check_positive,
-    check_whole,
-)
+from understudy.algorithms.leading import Leading
+from understudy.core.errors import check_fraction, check_layers, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec
-from understudy.game import QUICK, Algorithm, Card
+from understudy.game import QUICK, Card
 from understudy.game.leader import StepLeaders, response_loss
 from understudy.game.players import Averaged, Player, averaging, gradient
 from understudy.game.sampling import Rows, take
-from understudy.policies import NetworkPolicy, Normalized, Policy, deterministic_policy, stochastic_policy
+from understudy.policies import NetworkPolicy, Normalized, Policy
 from understudy.policies.normalization import Normalization
 
 
@@ -64,7 +59,7 @@ class AdVILDualState(NamedTuple):
     normalization: Normalization
 
 
-class AdVILDual(Algorithm):
+class AdVILDual(Leading):
     """The dual of AdVIL: a moment function in closed form against a policy in the demonstrated states."""
 
     card: ClassVar[Card] = Card(
@@ -78,29 +73,12 @@ class AdVILDual(Algorithm):
         reference="Swamy et al. 2021, section 5",
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 20, "hidden": (64, 64)}}
-    has_critic: ClassVar[bool] = False  # f has a value for each demonstrated step, and does not see its state
-    small: ClassVar[dict[str, Any]] = {
-        "rounds": 2,
-        "gradient_steps": 2,
-        "batch_size": 8,
-        "hidden": (8,),
-        "features": 8,
-    }
+    small: ClassVar[dict[str, Any]] = {"rounds": 2, "gradient_steps": 2, "batch_size": 8, "hidden": (8,), "features": 8}
 
-    bandwidth: float = 2.0
-    """Bandwidth of the kernel between continuous actions in [-1, 1], in multiples of √d for d dimensions."""
-    features: int = eqx.field(static=True, default=64)
-    """Random features of that kernel."""
-    entropy_weight: float = 1e-3
-    """Weight of the policy's entropy, α: for discrete actions, and with `stochastic`."""
-    stochastic: bool = eqx.field(static=True, default=False)
-    """Continuous actions: train a tanh-Gaussian policy. It acts by its mode."""
     lr: float = 3e-4
     """Learning rate of Adam, η."""
     weight_decay: float = 0.1
     """Decoupled weight decay (AdamW)."""
-    squash: bool = eqx.field(static=True, default=True)
-    """Continuous actions: apply tanh to the network's output. (Always on with `stochastic`.)"""
     ema_decay: float = 0.999
     """Decay of the moving average of weights that is returned (0: return the last weights)."""
     batch_size: int = eqx.field(static=True, default=256)
@@ -113,27 +91,17 @@ class AdVILDual(Algorithm):
     """Hidden layers."""
 
     def __check_init__(self) -> None:
-        check_positive(bandwidth=self.bandwidth, lr=self.lr)
-        check_not_negative(entropy_weight=self.entropy_weight, weight_decay=self.weight_decay)
+        check_positive(lr=self.lr)
+        check_not_negative(weight_decay=self.weight_decay)
         check_fraction(ema_decay=self.ema_decay)
-        check_whole(
-            1,
-            features=self.features,
-            batch_size=self.batch_size,
-            rounds=self.rounds,
-            gradient_steps=self.gradient_steps,
-        )
+        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
         check_layers(hidden=self.hidden)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AdVILDualState:
         policy_key, kernel_key = jax.random.split(key)
-        policy: NetworkPolicy
-        if self.stochastic:
-            policy = stochastic_policy(policy_key, spec, self.hidden)
-        else:
-            policy = deterministic_policy(policy_key, spec, self.hidden, squash=self.squash)
+        policy = self.new_policy(policy_key, spec)
         steps = demonstrations.steps.t.shape[0]
-        leaders = StepLeaders.init(kernel_key, spec, steps, self.features, self.bandwidth)  # line 1
+        leaders = self.new_leaders(kernel_key, spec, steps)  # line 1
         return AdVILDualState(policy, self._player().init(policy), leaders, Normalization.fit(spec, demonstrations))
 
     def update(self, state: AdVILDualState, data: RoundData, key: Key[Array, ""]) -> tuple[AdVILDualState, Info]:

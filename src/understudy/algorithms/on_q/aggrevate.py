@@ -39,16 +39,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.core.errors import (
-    check_layers,
-    check_not_negative,
-    check_positive,
-    check_share,
-    check_whole,
-)
+from understudy.algorithms.on_q.querying import SMALL, Querying
+from understudy.core.errors import check_layers, check_not_negative, check_share, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition, appended
-from understudy.game import QUICK, Algorithm, Card
-from understudy.game.asking import Ask, check_asking, most_answers
+from understudy.game import QUICK, Card
+from understudy.game.asking import most_answers
 from understudy.game.critics import TimedCritic
 from understudy.game.features import Features, check_features, state_action
 from understudy.game.losses import cloning_loss
@@ -75,7 +70,7 @@ class AggreVaTeState(NamedTuple):
         return take((self.aggregated.steps, self.values), rows)
 
 
-class AggreVaTe(Algorithm):
+class AggreVaTe(Querying):
     """Value aggregation: learn the actions of the highest value if the expert acts afterwards."""
 
     card: ClassVar[Card] = Card(
@@ -91,15 +86,7 @@ class AggreVaTe(Algorithm):
         fixed=True,  # f is given, −Q^{π_E}: the critic estimates it and is no adversary
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {QUICK: {"rounds": 8}}
-    small: ClassVar[dict[str, Any]] = {
-        "rounds": 2,
-        "gradient_steps": 2,
-        "batch_size": 8,
-        "hidden": (8,),
-        "episodes_per_round": 2,
-        "critic_steps": 2,
-        "critic_hidden": (8,),
-    }
+    small: ClassVar[dict[str, Any]] = {**SMALL, "critic_steps": 2, "critic_hidden": (8,)}
 
     moments: Features | None = eqx.field(static=True, default=None)
     """φ(obs, act), in the environment's units: the critic's input. Default: normalized state and action."""
@@ -107,40 +94,21 @@ class AggreVaTe(Algorithm):
     """Learning rate of Adam, for policy and critic."""
     cloning_weight: float = 1.0
     """Weight of the cloning loss, w."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay of the policy (AdamW): the regulariser of follow the regularised leader."""
     exploring: float = 0.5
     """Probability that the action tried is uniform; else it is the learner's or the expert's, equally likely."""
-    batch_size: int = eqx.field(static=True, default=32)
-    """Minibatch size."""
-    rounds: int = eqx.field(static=True, default=11)
-    """Rounds. The first is behavioral cloning on the demonstrations."""
-    episodes_per_round: int = eqx.field(static=True, default=10)
-    """Episodes collected per round."""
-    ask: Ask = eqx.field(static=True, default="all")
-    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
-    queries_per_round: int | None = eqx.field(static=True, default=None)
-    """Queries per round, at most. None: no limit."""
-    gradient_steps: int = eqx.field(static=True, default=2_000)
-    """Gradient steps of the policy per round."""
     critic_steps: int = eqx.field(static=True, default=2_000)
     """Gradient steps of the critic per round."""
     standardize: bool = eqx.field(static=True, default=True)
     """Standardize states with the demonstrations. Off for one-hot states: states never demonstrated would be huge."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
-    """Hidden layers of the policy."""
     critic_hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Hidden layers of the critic."""
 
     def __check_init__(self) -> None:
-        check_positive(lr=self.lr)
-        check_not_negative(cloning_weight=self.cloning_weight, weight_decay=self.weight_decay)
+        check_not_negative(cloning_weight=self.cloning_weight)
         check_share(exploring=self.exploring)
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
-        check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
-        check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
+        check_whole(1, critic_steps=self.critic_steps)
+        check_layers(critic_hidden=self.critic_hidden)
         check_features(self.moments)
-        check_asking(self.ask, self.queries_per_round, gated=False)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> AggreVaTeState:
         policy_key, critic_key = jax.random.split(key)

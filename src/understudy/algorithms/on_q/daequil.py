@@ -49,16 +49,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from understudy.core.errors import (
-    check_choice,
-    check_layers,
-    check_not_negative,
-    check_positive,
-    check_whole,
-)
+from understudy.algorithms.on_q.querying import QUICK_SIZES, SMALL, Querying
+from understudy.core.errors import check_choice, check_layers, check_not_negative, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
-from understudy.game import QUICK, Algorithm, Card
-from understudy.game.asking import Ask, check_asking, most_answers
+from understudy.game import QUICK, Card
+from understudy.game.asking import most_answers
 from understudy.game.best import Best
 from understudy.game.critics import LinearCritic, MLPCritic, as_vector, mean_penalty
 from understudy.game.features import Features, check_features, state_action
@@ -86,7 +81,7 @@ class DAeQuILState(NamedTuple):
     round: Int[Array, ""]
 
 
-class DAeQuIL(Algorithm):
+class DAeQuIL(Querying):
     """DAgger with moments: a policy against a critic of each round's states."""
 
     card: ClassVar[Card] = Card(
@@ -103,67 +98,35 @@ class DAeQuIL(Algorithm):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"gradient_steps": 3_000},
         "forest": {"cloning_weight": 0.05, "critic_hidden": (32, 32)},
-        QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5, "critic_steps": 500},
+        QUICK: {**QUICK_SIZES, "critic_steps": 500},
         "linear": {"cloning_weight": 0.05, "critic": "linear", "anchor": 1.0, "lr": 1e-4},
     }
-
-    small: ClassVar[dict[str, Any]] = {
-        "rounds": 2,
-        "gradient_steps": 2,
-        "batch_size": 8,
-        "hidden": (8,),
-        "episodes_per_round": 2,
-        "critic_steps": 2,
-        "critic_hidden": (8,),
-    }
+    small: ClassVar[dict[str, Any]] = {**SMALL, "critic_steps": 2, "critic_hidden": (8,)}
 
     moments: Features | None = eqx.field(static=True, default=None)
     """φ(obs, act), in the environment's units: the moments to match. Default: normalized state and action."""
     critic: Literal["network", "linear"] = eqx.field(static=True, default="network")
     """network: trained on the moments each round; linear: linear in the moments, in closed form."""
-    lr: float = 3e-4
-    """Learning rate of Adam, for policy and critic."""
     cloning_weight: float = 1.0
     """Weight of the cloning loss, w."""
     anchor: float = 0.0
     """ρ, the weight of the regulariser R(π) = ρ/i E_{s ~ D} ‖π(s) − π_0(s)‖² in round i."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay of the policy (AdamW)."""
     gradient_weight: float = 5.0
     """Weight of the critic's gradient penalty, on each of the two sides."""
     delta: float | None = None
     """δ: stop when a round's payoff is at most this. None: never."""
-    batch_size: int = eqx.field(static=True, default=32)
-    """Minibatch size."""
-    rounds: int = eqx.field(static=True, default=11)
-    """Rounds. The first is behavioral cloning on the demonstrations."""
-    episodes_per_round: int = eqx.field(static=True, default=10)
-    """Episodes collected per round."""
-    ask: Ask = eqx.field(static=True, default="all")
-    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
-    queries_per_round: int | None = eqx.field(static=True, default=None)
-    """Queries per round, at most. None: no limit."""
-    gradient_steps: int = eqx.field(static=True, default=2_000)
-    """Gradient steps of the policy per round."""
     critic_steps: int = eqx.field(static=True, default=1_000)
     """Gradient steps of a round's critic, which is trained from scratch."""
     squash: bool = eqx.field(static=True, default=True)
     """Continuous actions: apply tanh to the network's output."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
-    """Hidden layers of the policy."""
     critic_hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Hidden layers of the critics."""
 
     def __check_init__(self) -> None:
-        check_positive(lr=self.lr)
-        check_not_negative(
-            cloning_weight=self.cloning_weight, weight_decay=self.weight_decay, gradient_weight=self.gradient_weight
-        )
-        check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
-        check_whole(1, critic_steps=self.critic_steps, episodes_per_round=self.episodes_per_round)
-        check_layers(hidden=self.hidden, critic_hidden=self.critic_hidden)
+        check_not_negative(cloning_weight=self.cloning_weight, gradient_weight=self.gradient_weight)
+        check_whole(1, critic_steps=self.critic_steps)
+        check_layers(critic_hidden=self.critic_hidden)
         check_choice(("network", "linear"), critic=self.critic)
-        check_asking(self.ask, self.queries_per_round, gated=False)
         check_features(self.moments)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAeQuILState:

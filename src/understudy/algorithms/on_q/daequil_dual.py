@@ -36,20 +36,20 @@ the policy of continuous actions is deterministic and has no entropy (α = 0); `
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from understudy.core.errors import check_layers, check_not_negative, check_positive, check_whole
+from understudy.algorithms.leading import Leading
+from understudy.algorithms.on_q.querying import QUICK_SIZES, SMALL, Querying
 from understudy.core.types import Dataset, Info, RoundData, Spec
-from understudy.game import QUICK, Algorithm, Card
-from understudy.game.asking import Ask, check_asking, most_answers
+from understudy.game import QUICK, Card
+from understudy.game.asking import most_answers
 from understudy.game.leader import StepLeaders, functional_gradients, response_loss
 from understudy.game.players import Memory, Player, gradient
 from understudy.game.sampling import Rows, draw_from_both, take_from_both, with_actions
-from understudy.policies import NetworkPolicy, Normalized, Policy, deterministic_policy, stochastic_policy
+from understudy.policies import NetworkPolicy, Normalized, Policy
 from understudy.policies.normalization import Normalization
 
 
@@ -63,7 +63,7 @@ class DAeQuILDualState(NamedTuple):
     """The learner's states of all rounds with the expert's actions."""
 
 
-class DAeQuILDual(Algorithm):
+class DAeQuILDual(Querying, Leading):
     """The dual of DAeQuIL: a moment function in closed form against a policy in the learner's own states."""
 
     card: ClassVar[Card] = Card(
@@ -79,71 +79,16 @@ class DAeQuILDual(Algorithm):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"gradient_steps": 3_000},
         "forest": {"bandwidth": 0.1, "lr": 1e-3, "hidden": (128, 128)},
-        QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5},
+        QUICK: QUICK_SIZES,
     }
-    has_critic: ClassVar[bool] = False  # f has a value for each answered step, and does not see its state
-    small: ClassVar[dict[str, Any]] = {
-        "rounds": 2,
-        "gradient_steps": 2,
-        "batch_size": 8,
-        "hidden": (8,),
-        "features": 8,
-        "episodes_per_round": 2,
-    }
-
-    bandwidth: float = 2.0
-    """Bandwidth of the kernel between continuous actions in [-1, 1], in multiples of √d for d dimensions."""
-    features: int = eqx.field(static=True, default=64)
-    """Random features of that kernel."""
-    entropy_weight: float = 1e-3
-    """Weight of the policy's entropy, α: for discrete actions, and with `stochastic`."""
-    stochastic: bool = eqx.field(static=True, default=False)
-    """Continuous actions: train a tanh-Gaussian policy. It acts by its mode in evaluations."""
-    lr: float = 3e-4
-    """Learning rate of Adam, η."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay (AdamW)."""
-    batch_size: int = eqx.field(static=True, default=32)
-    """Minibatch size."""
-    rounds: int = eqx.field(static=True, default=11)
-    """Rounds. The first is AdVIL's dual on the demonstrations."""
-    episodes_per_round: int = eqx.field(static=True, default=10)
-    """Episodes collected per round."""
-    ask: Ask = eqx.field(static=True, default="all")
-    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
-    queries_per_round: int | None = eqx.field(static=True, default=None)
-    """Queries per round, at most. None: no limit."""
-    gradient_steps: int = eqx.field(static=True, default=2_000)
-    """Gradient steps per round. f moves in each, too."""
-    squash: bool = eqx.field(static=True, default=True)
-    """Continuous actions: apply tanh to the network's output. (Always on with `stochastic`.)"""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
-    """Hidden layers."""
-
-    def __check_init__(self) -> None:
-        check_positive(bandwidth=self.bandwidth, lr=self.lr)
-        check_not_negative(entropy_weight=self.entropy_weight, weight_decay=self.weight_decay)
-        check_whole(
-            1,
-            features=self.features,
-            batch_size=self.batch_size,
-            rounds=self.rounds,
-            gradient_steps=self.gradient_steps,
-            episodes_per_round=self.episodes_per_round,
-        )
-        check_layers(hidden=self.hidden)
-        check_asking(self.ask, self.queries_per_round, gated=False)
+    small: ClassVar[dict[str, Any]] = {**SMALL, "features": 8}
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAeQuILDualState:
         policy_key, kernel_key = jax.random.split(key)
-        policy: NetworkPolicy
-        if self.stochastic:
-            policy = stochastic_policy(policy_key, spec, self.hidden)
-        else:
-            policy = deterministic_policy(policy_key, spec, self.hidden, squash=self.squash)
+        policy = self.new_policy(policy_key, spec)
         aggregated = Dataset.empty(demonstrations, most_answers(self, spec.horizon))
         steps = demonstrations.steps.t.shape[0] + aggregated.steps.t.shape[0]
-        leaders = StepLeaders.init(kernel_key, spec, steps, self.features, self.bandwidth)  # lines 1 and 3
+        leaders = self.new_leaders(kernel_key, spec, steps)  # lines 1 and 3
         normalization = Normalization.fit(spec, demonstrations)
         return DAeQuILDualState(policy, self._player().init(policy), leaders, normalization, aggregated)
 
@@ -176,11 +121,15 @@ class DAeQuILDual(Algorithm):
         return Normalized(state.policy, state.normalization)
 
     def _payoff(self, state: DAeQuILDualState, answered: Dataset, key: Key[Array, ""]) -> Float[Array, ""]:
-        """‖g_n(π)‖ at the new steps, 0 if there are none: the largest U3 of the policy that was rolled out."""
+        """‖g_n(π)‖ at the new steps, 0 if there are none: the largest U3 of the policy that was rolled out.
+
+        With `stochastic`, g is known from drawn actions alone, and ‖g‖² of one draw would count their noise as a
+        difference from the expert. The product of two independent draws does not.
+        """
         batch = state.normalization.encode(answered.steps)
-        _, gradients = functional_gradients(state.leaders, state.policy, batch, key)
-        squares = jnp.where(answered.mask, jnp.square(gradients).sum(1), 0)
-        return jnp.sqrt(squares.sum() / jnp.maximum(answered.size, 1))
+        one, other = (functional_gradients(state.leaders, state.policy, batch, k)[1] for k in jax.random.split(key))
+        squares = jnp.where(answered.mask, (one * other).sum(1), 0)
+        return jnp.sqrt(jnp.maximum(squares.sum(), 0) / jnp.maximum(answered.size, 1))
 
     def _player(self) -> Player:
         return gradient(optax.adamw(self.lr, weight_decay=self.weight_decay), aux=True)

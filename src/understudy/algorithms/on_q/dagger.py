@@ -33,10 +33,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
-from understudy.core.errors import check_layers, check_not_negative, check_positive, check_share, check_whole
+from understudy.algorithms.on_q.querying import QUICK_SIZES, Querying
+from understudy.core.errors import check_share, check_whole
 from understudy.core.types import Dataset, Info, MultiDiscrete, RoundData, Spec
-from understudy.game import QUICK, Algorithm, Card
-from understudy.game.asking import Ask, check_asking, most_answers
+from understudy.game import QUICK, Card
+from understudy.game.asking import most_answers
 from understudy.game.losses import cloning_loss
 from understudy.game.players import Memory, Player, gradient, repeat
 from understudy.game.sampling import Rows, sample_from_both, with_actions
@@ -61,7 +62,7 @@ class DAggerState(NamedTuple):
     """The learner's states of all rounds with the expert's actions."""
 
 
-class DAgger(Algorithm):
+class DAgger(Querying):
     """Dataset aggregation: clone the expert's answers in the learner's own states."""
 
     card: ClassVar[Card] = Card(
@@ -78,58 +79,22 @@ class DAgger(Algorithm):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lander": {"gradient_steps": 10_000},
         "forest": {"gradient_steps": 5_000},
-        QUICK: {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5},
+        QUICK: QUICK_SIZES,
     }
     has_critic: ClassVar[bool] = False
     multi_discrete: ClassVar[bool] = True
-    small: ClassVar[dict[str, Any]] = {
-        "rounds": 2,
-        "gradient_steps": 2,
-        "batch_size": 8,
-        "hidden": (8,),
-        "episodes_per_round": 2,
-    }
 
-    lr: float = 3e-4
-    """Learning rate of Adam."""
     mixing: float | None = None
     """β: in round i the expert acts at each step with probability β^i. None: never."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay (AdamW): the regulariser of follow the regularised leader."""
-    batch_size: int = eqx.field(static=True, default=32)
-    """Minibatch size."""
-    rounds: int = eqx.field(static=True, default=11)
-    """Rounds. The first is behavioral cloning on the demonstrations."""
-    episodes_per_round: int = eqx.field(static=True, default=10)
-    """Episodes collected per round."""
-    ask: Ask = eqx.field(static=True, default="all")
-    """States at which the expert is queried. all: every one; spread: at random; novel: the least like those before."""
-    queries_per_round: int | None = eqx.field(static=True, default=None)
-    """Queries per round, at most. None: no limit."""
-    gradient_steps: int = eqx.field(static=True, default=2_000)
-    """Gradient steps per round."""
     components: int = eqx.field(static=True, default=1)
     """Continuous actions: Gaussians in a mixture that is trained by its log-likelihood. 1: the squared error."""
     squash: bool = eqx.field(static=True, default=True)
     """Continuous actions: apply tanh to the network's output."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
-    """Hidden layers."""
 
     def __check_init__(self) -> None:
-        check_positive(lr=self.lr)
-        check_not_negative(weight_decay=self.weight_decay)
+        check_whole(1, components=self.components)
         if self.mixing is not None:
             check_share(mixing=self.mixing)
-        check_whole(
-            1,
-            batch_size=self.batch_size,
-            rounds=self.rounds,
-            gradient_steps=self.gradient_steps,
-            episodes_per_round=self.episodes_per_round,
-            components=self.components,
-        )
-        check_layers(hidden=self.hidden)
-        check_asking(self.ask, self.queries_per_round, self.mixing is not None)
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
         policy: EnsembleMember | Independent | Mixture

@@ -27,7 +27,8 @@ from typing import Any, ClassVar
 
 from jaxtyping import Array, Bool, Key
 
-from understudy.algorithms.on_q.gated import QUICK_SIZES, SMALL, Cloned, GatedCloning, expert_share
+from understudy.algorithms.on_q.gated import SMALL, Cloned, GatedCloning, expert_share
+from understudy.algorithms.on_q.querying import QUICK_SIZES
 from understudy.core.errors import check_not_negative
 from understudy.core.types import Dataset, Info, RoundData, Spec
 from understudy.game import QUICK, Card

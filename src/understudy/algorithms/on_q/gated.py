@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
+from understudy.algorithms.on_q import querying
 from understudy.core.errors import check_layers, check_positive, check_whole
 from understudy.core.types import Dataset, RoundData, Spec
 from understudy.game import Algorithm
@@ -31,16 +32,7 @@ from understudy.game.sampling import Rows, sample_from_both, with_actions
 from understudy.policies import Categorical, EnsembleMember, Normalized, Policy, deterministic_policy, ensemble, start
 from understudy.policies.normalization import Normalization
 
-QUICK_SIZES: dict[str, Any] = {"rounds": 5, "gradient_steps": 1_000, "episodes_per_round": 5}
-"""The preset "quick" of gated learners, as DAgger's."""
-SMALL: dict[str, Any] = {
-    "rounds": 2,
-    "gradient_steps": 2,
-    "batch_size": 8,
-    "hidden": (8,),
-    "episodes_per_round": 2,
-    "ensemble_size": 2,
-}
+SMALL: dict[str, Any] = {**querying.SMALL, "ensemble_size": 2}
 """Settings for the protocol tests."""
 
 

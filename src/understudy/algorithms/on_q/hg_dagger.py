@@ -37,7 +37,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from understudy.algorithms.on_q.gated import (
-    QUICK_SIZES,
     SMALL,
     Cloned,
     GatedCloning,
@@ -45,6 +44,7 @@ from understudy.algorithms.on_q.gated import (
     expert_share,
     outputs,
 )
+from understudy.algorithms.on_q.querying import QUICK_SIZES
 from understudy.core.errors import SettingError, check_not_negative, check_positive, check_whole
 from understudy.core.types import Dataset, Info, RoundData, Spec, appended
 from understudy.game import QUICK, Card

@@ -26,10 +26,11 @@ Reference: Sun, Vemula, Boots and Bagnell, "Provably Efficient Imitation Learnin
 Moments and Matching" names iFAIL in its taxonomy and does not run it, so no settings of this module are that paper's.
 
 Deviations: FAIL's comparison samples are demonstrations; here they are single steps of the expert from the learner's
-states, and demonstrations only give the scale of observations. In FAIL f sees s' alone. FAIL's policy follows the
-regularised leader with an oracle and is a mixture; here it moves by Adam, and the last one is returned. FAIL has no
-sweeps and no network that gets the time (`time="input"`). In a sweep one in `stride` actions on the way to s_t is a
-probe, so s_t is nearly the learner's. Continuous actions are restricted to a grid, `bins` values in each dimension.
+states, and demonstrations only give the scale of observations, so they need no actions. In FAIL f sees s' alone.
+FAIL's policy follows the regularised leader with an oracle and is a mixture; here it moves by Adam, and the last one is
+returned. FAIL has no sweeps and no network that gets the time (`time="input"`). In a sweep one in `stride` actions on
+the way to s_t is a probe, so s_t is nearly the learner's. Continuous actions are restricted to a grid, `bins` values in
+each dimension.
 """
 
 from functools import partial
@@ -38,11 +39,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.core.arrays import namespace
 from understudy.core.errors import (
     SettingError,
     check_choice,
@@ -54,10 +53,11 @@ from understudy.core.errors import (
 )
 from understudy.core.types import Continuous, Dataset, Info, RoundData, Spec, appended
 from understudy.game import QUICK, Algorithm, Card
+from understudy.game.kernels import Match
 from understudy.game.next_moments import NextMoments, Probes, best_response, importance, nearest, payoff
 from understudy.game.players import gradient, repeat
 from understudy.game.sampling import Rows, take
-from understudy.policies import Binned, Carry, Categorical, Normalized, Policy, Timed, TimeIndexed
+from understudy.policies import Binned, Carry, Categorical, Normalized, Policy, Probing, Timed, TimeIndexed
 
 MOST_ACTIONS = 256
 """Points of the grid of continuous actions, at most: each is an output of the network."""
@@ -79,33 +79,6 @@ class IFAILState(NamedTuple):
         return (t - (self.round - 1)) % self.stride == 0
 
 
-class Probing(Policy):
-    """The learner's policy, with uniformly drawn actions at the probed steps (line 2)."""
-
-    policy: Policy
-    uniform: Policy
-    first: Int[Array, ""]
-    stride: Int[Array, ""]
-
-    def reset(self, source: Any, shape: tuple[int, ...] = ()) -> Carry:
-        return self.policy.reset(source, shape)
-
-    def mode(self, carry: Carry, obs: Any) -> Any:
-        return self.policy.mode(carry, obs)
-
-    def draw(self, carry: Carry, obs: Any, source: Any) -> Any:
-        other = source if isinstance(source, np.random.Generator) else jax.random.fold_in(source, 1)
-        own, uniform = self.policy.draw(carry, obs, source), self.uniform.draw(carry, obs, other)
-        probed = (carry.t - self.first) % self.stride == 0
-        return namespace(obs).where(probed.reshape(probed.shape + (1,) * (own.ndim - probed.ndim)), uniform, own)
-
-    def log_prob(self, carry: Carry, obs: Any, act: Any) -> Any:
-        return self.policy.log_prob(carry, obs, act)
-
-    def support(self, carry: Carry, obs: Any, source: Any) -> tuple[Array, Float[Array, " k"]]:
-        return self.policy.support(carry, obs, source)
-
-
 class IFAIL(Algorithm):
     """Forward adversarial imitation: match where one step of the expert leads from the learner's own states."""
 
@@ -121,6 +94,7 @@ class IFAIL(Algorithm):
         observations=True,
     )
     expert_acts: ClassVar[bool] = True
+    match: ClassVar[Match] = "obs-next"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "forward": {"time": "steps", "stride": None},
         QUICK: {"gradient_steps": 200, "episodes_per_round": 10},
@@ -239,6 +213,10 @@ class IFAIL(Algorithm):
     def acting_policy(self, state: IFAILState) -> Policy:
         uniform = Normalized(jax.tree.map(jnp.zeros_like, state.policy), state.moments.normalization)
         return Probing(self.policy(state), uniform, state.round - 1, state.stride)
+
+    @property
+    def needs_actions(self) -> None:
+        """None: demonstrations only give the scale of observations."""
 
     @property
     def forward(self) -> bool:

@@ -16,10 +16,11 @@ visited states, so that a rate takes the place of units. The expert keeps contro
     8.     δ_h, β_h ← the (1 − α)-quantile of d(s) and the α-quantile of Q(s, π(s)) over V;  β_r ← the median of that
            Q;  δ_r ← the mean of ‖π(s) − a‖² over D
 
-g is what the environment reports (`is_success` in the info), "survival" (the episode reaches the time limit without
-terminating), or a function of the next state, `goal`. Until V has both successes and failures, Q cannot tell safe from
-risky states: novelty decides alone, and the metric `risk_known` is 0. Line 4 compares with the expert's action only
-while the expert acts, so it asks nothing more.
+g is what the environment reports (`is_success` in the info; a step within an episode without a report is no success),
+"survival" (the episode reaches the time limit without terminating), or a function of the next state, `goal`. An episode
+that ends without success has failed, by termination or by truncation. Until V has both successes and failures, Q
+cannot tell safe from risky states: novelty decides alone, and the metric `risk_known` is 0. Line 4 compares with the
+expert's action only while the expert acts, so it asks nothing more.
 
 Reference: Hoque et al., "ThriftyDAgger: Budget-Aware Novelty and Risk Gating for Interactive Imitation Learning"
 (2021). "Of Moments and Matching" does not run it, so no settings of this module are that paper's.
@@ -40,7 +41,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from understudy.algorithms.on_q.gated import QUICK_SIZES, SMALL, Cloned, GatedCloning, expert_share
+from understudy.algorithms.on_q.gated import SMALL, Cloned, GatedCloning, expert_share
+from understudy.algorithms.on_q.querying import QUICK_SIZES
 from understudy.core.errors import check_choice, check_inside, check_layers, check_share
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition, appended
 from understudy.game import QUICK, Card
@@ -180,7 +182,8 @@ class ThriftyDAgger(GatedCloning):
             return jnp.where(step.known_next, solved.astype(jnp.int32), UNKNOWN)
         if self.success == "survival":
             return (step.last & ~step.terminal).astype(jnp.int32)
-        return jnp.where(jnp.isnan(reported), UNKNOWN, reported > 0).astype(jnp.int32)
+        unsaid = jnp.where(step.last, UNKNOWN, 0)  # many environments report at the end of an episode alone
+        return jnp.where(jnp.isnan(reported), unsaid, reported > 0).astype(jnp.int32)
 
     def _fit_risk(
         self, state: ThriftyState, demonstrations: Dataset, key: Key[Array, ""]

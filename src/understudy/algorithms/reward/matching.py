@@ -34,6 +34,7 @@ heuristic. With `average_rounds` 0, π̄ is π.
 
 from abc import abstractmethod
 from dataclasses import fields
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -57,6 +58,7 @@ from understudy.policies.normalization import Normalization, Scaling, check_scal
 from understudy.rl.base import Batch, Experience, PlayerState, make_batch, update_when_ready
 from understudy.rl.sac import SAC
 from understudy.rl.soft_q import SoftQ
+from understudy.rl.updates import check_lr_schedule
 
 
 class RewardState(NamedTuple):
@@ -184,7 +186,8 @@ class RewardMatching(Algorithm):
         payoff_kernel = GaussianKernel.fit(payoff_key, spec, demonstrations, NUM_FEATURES, match=self.match)
         kernel = self.kernel_of_f(f_key, spec, demonstrations)
         player = self._player(normalization)
-        self._check_lr_schedule(player)
+        updates = self.schedule.updates * (1 if self.restart_lr_schedule else self.rounds)
+        check_lr_schedule(player.lr_schedule, updates, self.round_steps, self.frequency)
         state = player.init(key, spec)
         steps = demonstrations.steps
         known = steps.known_next | steps.terminal | (steps.last & self.truncation_is_terminal)
@@ -266,9 +269,7 @@ class RewardMatching(Algorithm):
             steps = state.normalization.encode(data.demonstrations.sample(k, (self.batch_size,)))
             return make_batch(steps, jnp.zeros(self.batch_size), self.truncation_is_terminal)
 
-        def cloned() -> PlayerState:
-            return player.clone(state.player, sample, self.clone_steps, key)
-
+        cloned = partial(player.clone, state.player, sample, self.clone_steps, key)
         return jax.lax.cond(begins, cloned, lambda: state.player)
 
     def _minibatch(self, state: RewardState, data: RoundData, key: Key[Array, ""]) -> Transition:
@@ -282,27 +283,14 @@ class RewardMatching(Algorithm):
 
     def _progress(self, data: RoundData) -> Float[Array, ""]:
         """The fraction of the learning rate schedule, after this update."""
-        updates = self.schedule.updates
-        if self.restart_lr_schedule:
-            return (jnp.asarray(data.update, jnp.float32) + 1) / updates
-        return (jnp.asarray(data.round * updates + data.update, jnp.float32) + 1) / (self.rounds * updates)
+        index, rounds = (0, 1) if self.restart_lr_schedule else (data.round, self.rounds)
+        return self.schedule.number(index, data.update) / (rounds * self.schedule.updates)
 
     def _average(self, mean: Policy, newest: Policy, data: RoundData) -> Policy:
         """π̄: the mean over all updates, until there are more than it averages over; then a moving average."""
-        updates = self.schedule.updates
-        number = jnp.asarray(data.round * updates + data.update + 1, jnp.float32)
-        share = 1 / jnp.clip(jnp.minimum(number, self.average_rounds * updates), 1)
+        number = self.schedule.number(data.round, data.update)
+        share = 1 / jnp.clip(jnp.minimum(number, self.average_rounds * self.schedule.updates), 1)
         return optax.incremental_update(newest, mean, share)
-
-    def _check_lr_schedule(self, player: Any) -> None:
-        """Raise if the learning rate would be 0 throughout: a linear schedule is 0 in its last update."""
-        updates = self.schedule.updates * (1 if self.restart_lr_schedule else self.rounds)
-        if player.lr_schedule == "linear" and updates == 1:
-            raise SettingError(
-                f"round_steps is {self.round_steps} and frequency is {self.frequency}, one update in "
-                f"{'each round' if self.restart_lr_schedule else 'the only round'}: a linear lr_schedule ends at 0 and "
-                "would train nothing; give round_steps for two updates or more, or lr_schedule='constant'"
-            )
 
     def _player(self, normalization: Normalization) -> Any:
         """The RL player for the task's actions."""
