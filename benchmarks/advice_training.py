@@ -1,0 +1,105 @@
+"""Train every learner on the tasks of advice_envs.py: docs/results/advice-fresh.csv, one row for each policy.
+
+python benchmarks/advice_training.py                 # all tasks; finished learners are skipped
+python benchmarks/advice_training.py Boulder Ledge   # only these
+"""
+
+import csv
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from advice_envs import HELD_BACK, TASKS
+
+import understudy as us
+from understudy.collect.acting import uniform_actions
+from understudy.collect.rollouts import rollout
+from understudy.train.tables import provenance, write_csv
+
+OUT = Path(__file__).parent.parent / "docs/results/advice-fresh.csv"
+COUNTS = (3, 20)
+SEEDS, EPISODES, KNOWN = 2, 50, 100
+"""Policies per number of demonstrations, episodes of each, and episodes of the expert and of random actions."""
+PRESET = "quick"
+MIXTURE = {"loss": "likelihood", "components": 10, "weight_decay": 0.0}
+LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bc": ("bc", {}),
+    "bc:likelihood": ("bc", {"loss": "likelihood"}),
+    "bc:mixture": ("bc", MIXTURE),
+    **{name: (name, {}) for name in ("advil", "dagger", "daequil", "aggrevate", "sqil", "gail", "adril")},
+}
+"""Label → algorithm and settings besides those of the preset."""
+HEADER = [
+    *("env", "has", "demonstrations", "learner", "algorithm", "preset", "settings", "seed", "mean_return", "episodes"),
+    *("expert_return", "random_return", "command", "versions", "device", "date"),
+]
+
+
+def main() -> None:
+    rows = [[row[name] for name in HEADER] for row in stored()]
+    for name in sys.argv[1:] or TASKS:
+        env = {**TASKS, **HELD_BACK}[name]()
+        known = [float(one.mean()) for one in (expert_returns(env), random_returns(env))]
+        demos = demonstrations(env)
+        for label, (algorithm, settings) in LEARNERS.items():
+            done = any(row[0] == name and row[3] == label for row in rows)
+            variant = label != algorithm and isinstance(env.spec.action, us.Discrete)
+            if not done and not variant:
+                rows += trained(env, demos, label, known)
+                write_csv(OUT, HEADER, rows)
+
+
+def trained(env: us.Environment, demos: us.Demonstrations, label: str, known: list[float]) -> list[list[Any]]:
+    """The rows of a learner: for each number of demonstrations and each seed."""
+    name, settings = LEARNERS[label]
+    learner = us.ALGORITHMS[name].preset(PRESET, **settings)
+    has = has_of(label)
+    expert = "scripted" if has == "expert" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = us.imitate(learner, demos, env, expert, seeds=SEEDS, episodes=COUNTS, progress=False)
+        found = result.evaluate(env, episodes=EPISODES, progress=False)
+    rows = []
+    words = " ".join(f"{key}={value}" for key, value in settings.items())
+    for run, returns in zip(result.runs, found.returns, strict=True):
+        mean = round(float(returns.mean()), 3)
+        numbers = [run.seed, mean, EPISODES, *(round(one, 3) for one in known)]
+        rows.append([env.name, has, run.episodes, label, name, PRESET, words, *numbers, *made()])
+        print(*rows[-1][:9], flush=True)
+    return rows
+
+
+def has_of(label: str) -> str:
+    """What a person needs for a learner."""
+    needs = us.ALGORITHMS[LEARNERS[label][0]].card.needs
+    return "expert" if "expert" in needs else "environment" if "environment" in needs else "demonstrations"
+
+
+def demonstrations(env: us.Environment) -> us.Demonstrations:
+    return us.record(env, "scripted", max(COUNTS), seed=0, progress=False)
+
+
+def expert_returns(env: us.Environment) -> np.ndarray:
+    returns: np.ndarray = us.record(env, "scripted", KNOWN, seed=1, progress=False).returns
+    return returns
+
+
+def random_returns(env: us.Environment) -> np.ndarray:
+    return rollout(env, uniform_actions(env.spec.action, np.random.default_rng(2)), KNOWN, 2).returns
+
+
+def stored() -> list[dict[str, str]]:
+    return list(csv.DictReader(OUT.open(encoding="utf-8"))) if OUT.exists() else []
+
+
+def made() -> list[Any]:
+    """Command, versions, device and date."""
+    facts = provenance()
+    versions = " ".join(f"{package}={version}" for package, version in facts["versions"].items())
+    return [f"python benchmarks/{facts['command']}", versions, facts["device"], facts["date"]]
+
+
+if __name__ == "__main__":
+    main()
