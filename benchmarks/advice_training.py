@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from advice_envs import HELD_BACK, TASKS
 
 import understudy as us
+from advice_envs import HELD_BACK, TASKS
 from understudy.collect.acting import uniform_actions
 from understudy.collect.rollouts import rollout
 from understudy.train.tables import provenance, write_csv
 
-OUT = Path(__file__).parent.parent / "docs/results/advice-fresh.csv"
+RESULTS = Path(__file__).parent.parent / "docs/results"
+OUT = RESULTS / "advice-fresh.csv"
 COUNTS = (3, 20)
 SEEDS, EPISODES, KNOWN = 2, 50, 100
 """Policies per number of demonstrations, episodes of each, and episodes of the expert and of random actions."""
@@ -38,12 +39,12 @@ HEADER = [
 
 
 def main() -> None:
-    rows = [[row[name] for name in HEADER] for row in stored()]
+    rows = [[row[name] for name in HEADER] for row in read(OUT)]
     for name in sys.argv[1:] or TASKS:
         env = {**TASKS, **HELD_BACK}[name]()
         known = [float(one.mean()) for one in (expert_returns(env), random_returns(env))]
         demos = demonstrations(env)
-        for label, (algorithm, settings) in LEARNERS.items():
+        for label, (algorithm, _) in LEARNERS.items():
             done = any(row[0] == name and row[3] == label for row in rows)
             variant = label != algorithm and isinstance(env.spec.action, us.Discrete)
             if not done and not variant:
@@ -90,8 +91,8 @@ def random_returns(env: us.Environment) -> np.ndarray:
     return rollout(env, uniform_actions(env.spec.action, np.random.default_rng(2)), KNOWN, 2).returns
 
 
-def stored() -> list[dict[str, str]]:
-    return list(csv.DictReader(OUT.open(encoding="utf-8"))) if OUT.exists() else []
+def read(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.open(encoding="utf-8"))) if path.exists() else []
 
 
 def made() -> list[Any]:
