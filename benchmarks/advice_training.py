@@ -31,9 +31,12 @@ LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bc": ("bc", {}),
     "bc:likelihood": ("bc", {"loss": "likelihood"}),
     "bc:mixture": ("bc", MIXTURE),
-    **{name: (name, {}) for name in ("advil", "dagger", "daequil", "aggrevate", "sqil", "gail", "adril")},
+    **{name: (name, {}) for name in ("advil", "dagger", "daequil", "aggrevate")},
+    "sqil": ("sqil", {"rounds": 10}),
+    "gail": ("gail", {"rounds": 8}),
+    "adril": ("adril", {"rounds": 10}),
 }
-"""Label → algorithm and settings besides those of the preset."""
+"""Label → algorithm and settings besides those of the preset. sqil, gail and adril act for 10,000 steps each."""
 HEADER = [
     *("env", "has", "demonstrations", "learner", "algorithm", "preset", "settings", "seed", "mean_return", "episodes"),
     *("expert_return", "random_return", "command", "versions", "device", "date"),
