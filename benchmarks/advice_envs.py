@@ -20,8 +20,8 @@ Held back until the rules have changed, if they do:
 Situations: 3 and 20 demonstrations, for a person who has demonstrations alone, an environment too, or an expert too.
 Learners: bc, bc with the likelihood loss and with the preset mixture (continuous actions), advil; adril, gail, sqil;
 dagger, daequil, aggrevate. All with the settings of the preset "quick", two seeds, 50 episodes per policy; adril, gail
-and sqil with 10,000 environment steps each (quick has 30,000, 20,000 and 10,000: adril's took too long, which was seen
-on Boulder before it had finished there).
+and sqil with 10,000 environment steps each (quick has 30,000, 20,000 and 10,000), and adril with 512 features (2,048):
+it took too long, which was seen on Boulder before it had finished there.
 
 A learner is *close* if its return is at most 5% of (the expert's return − that of random actions) below the best one
 of the same situation.

@@ -1,6 +1,6 @@
 """Train every learner on the tasks of advice_envs.py: docs/results/advice-fresh.csv, one row for each policy.
 
-The second seed follows when all tasks have the first one.
+The other number of demonstrations follows when all tasks have one, and the second seed when all have both.
 
 python benchmarks/advice_training.py                 # all tasks; what is in the file is skipped
 python benchmarks/advice_training.py Boulder Ledge   # only these
@@ -34,7 +34,7 @@ LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ("advil", "dagger", "daequil", "aggrevate")},
     "sqil": ("sqil", {"rounds": 10}),
     "gail": ("gail", {"rounds": 8}),
-    "adril": ("adril", {"rounds": 10}),
+    "adril": ("adril", {"rounds": 10, "features": 512}),
 }
 """Label → algorithm and settings besides those of the preset. sqil, gail and adril act for 10,000 steps each."""
 HEADER = [
@@ -47,16 +47,19 @@ def main() -> None:
     rows = [[row[name] for name in HEADER] for row in read(OUT)]
     chosen = sys.argv[1:] or list(TASKS)
     for seed in range(SEEDS):
-        for name in chosen:
-            env = {**TASKS, **HELD_BACK}[name]()
-            done = {row[3] for row in rows if row[0] == name and str(row[7]) == str(seed)}
-            left = [label for label in LEARNERS if label not in done and fits(label, env)]
-            if left:
-                known = [float(one.mean()) for one in (expert_returns(env), random_returns(env))]
-                demos = demonstrations(env)
-            for label in left:
-                rows += trained(env, demos, label, seed, known)
-                write_csv(OUT, HEADER, rows)
+        for turn in range(len(COUNTS)):
+            for place, name in enumerate(chosen):
+                env, count = {**TASKS, **HELD_BACK}[name](), COUNTS[(turn + place) % len(COUNTS)]
+                stored = {
+                    row[3] for row in rows if [row[0], *map(str, (row[2], row[7]))] == [name, str(count), str(seed)]
+                }
+                left = [label for label in LEARNERS if label not in stored and fits(label, env)]
+                if left:
+                    known = [float(one.mean()) for one in (expert_returns(env), random_returns(env))]
+                    demos = demonstrations(env).first(count)
+                for label in left:
+                    rows.append(trained(env, demos, label, seed, known))
+                    write_csv(OUT, HEADER, rows)
 
 
 def fits(label: str, env: us.Environment) -> bool:
@@ -64,26 +67,21 @@ def fits(label: str, env: us.Environment) -> bool:
     return label == LEARNERS[label][0] or isinstance(env.spec.action, us.Continuous)
 
 
-def trained(
-    env: us.Environment, demos: us.Demonstrations, label: str, seed: int, known: list[float]
-) -> list[list[Any]]:
-    """The rows of a learner with one seed, for each number of demonstrations."""
+def trained(env: us.Environment, demos: us.Demonstrations, label: str, seed: int, known: list[float]) -> list[Any]:
+    """The row of a policy."""
     name, settings = LEARNERS[label]
     learner = us.ALGORITHMS[name].preset(PRESET, **settings)
     has = has_of(label)
     expert = "scripted" if has == "expert" else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = us.imitate(learner, demos, env, expert, seeds=[seed], episodes=COUNTS, progress=False)
-        found = result.evaluate(env, episodes=EPISODES, progress=False)
-    rows = []
+        result = us.imitate(learner, demos, env, expert, seeds=[seed], progress=False)
+        returns = result.evaluate(env, episodes=EPISODES, progress=False).returns[0]
     words = " ".join(f"{key}={value}" for key, value in settings.items())
-    for run, returns in zip(result.runs, found.returns, strict=True):
-        mean = round(float(returns.mean()), 3)
-        numbers = [seed, mean, EPISODES, *(round(one, 3) for one in known)]
-        rows.append([env.name, has, run.episodes, label, name, PRESET, words, *numbers, *made()])
-        print(*rows[-1][:9], flush=True)
-    return rows
+    numbers = [seed, round(float(returns.mean()), 3), EPISODES, *(round(one, 3) for one in known)]
+    row = [env.name, has, demos.episodes, label, name, PRESET, words, *numbers, *made()]
+    print(*row[:9], flush=True)
+    return row
 
 
 def has_of(label: str) -> str:
