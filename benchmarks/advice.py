@@ -29,7 +29,7 @@ import numpy as np
 
 import understudy as us
 from advice_envs import HELD_BACK, TASKS
-from advice_training import RESULTS, demonstrations, made, read
+from advice_training import LEARNERS, RESULTS, demonstrations, fits, made, read
 from understudy.diagnosis.advice import choose
 from understudy.paper.benchmark import benchmark_tasks, recorded
 from understudy.train.tables import write_csv
@@ -231,6 +231,8 @@ def trained(split: str, tasks: dict[str, type[us.Environment]]) -> Iterator[Situ
             for row in own:
                 if int(row["demonstrations"]) == count:
                     runs[row["learner"]].append(float(row["mean_return"]))
+            if set(runs) != {name for name in LEARNERS if fits(name, kind())}:
+                continue  # not all have finished
             unit = float(own[0]["expert_return"]) - float(own[0]["random_return"])
             for has in ("demonstrations", "environment", "expert"):
                 situation = Situation(split, task, has, count, runnable(means(runs), has), unit)

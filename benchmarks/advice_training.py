@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import understudy as us
@@ -60,6 +61,7 @@ def main() -> None:
                 for label in left:
                     rows.append(trained(env, demos, label, seed, known))
                     write_csv(OUT, HEADER, rows)
+                    jax.clear_caches()  # so many programs exceed Linux's limit of memory maps (65,530)
 
 
 def fits(label: str, env: us.Environment) -> bool:
