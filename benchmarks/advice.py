@@ -35,7 +35,7 @@ from understudy.paper.benchmark import benchmark_tasks, recorded
 from understudy.train.tables import write_csv
 
 OUT = RESULTS / "advice.csv"
-RULES = "2026-11-18"
+RULES = "2026-11-19"
 """The version of the rules, for the rows of the file: change it with them."""
 DEMONSTRATIONS = Path("out/advice")
 """Where the demonstrations of the split v5 are recorded."""
