@@ -225,7 +225,7 @@ def trained(split: str, tasks: dict[str, type[us.Environment]]) -> Iterator[Situ
     rows = read(RESULTS / "advice-fresh.csv")
     for task, kind in tasks.items():
         own = [row for row in rows if row["env"] == task]
-        demos = demonstrations(kind()) if own else None
+        demos = demonstrations(kind())
         for count in sorted({int(row["demonstrations"]) for row in own}):
             runs: dict[str, list[float]] = defaultdict(list)
             for row in own:

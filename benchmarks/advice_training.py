@@ -61,7 +61,7 @@ def main() -> None:
                 for label in left:
                     rows.append(trained(env, demos, label, seed, known))
                     write_csv(OUT, HEADER, rows)
-                    jax.clear_caches()  # so many programs exceed Linux's limit of memory maps (65,530)
+                    jax.clear_caches()  # type: ignore[no-untyped-call]  # so many programs exceed Linux's limit of memory maps (65,530)
 
 
 def fits(label: str, env: us.Environment) -> bool:
@@ -97,7 +97,8 @@ def demonstrations(env: us.Environment) -> us.Demonstrations:
 
 
 def expert_returns(env: us.Environment) -> np.ndarray:
-    returns: np.ndarray = us.record(env, "scripted", KNOWN, seed=1, progress=False).returns
+    returns = us.record(env, "scripted", KNOWN, seed=1, progress=False).returns
+    assert returns is not None
     return returns
 
 
