@@ -1,6 +1,6 @@
-"""Diagnosis: seconds of `diagnose` on 25 × 1,000 steps, the planted cases, and advice against stored results.
+"""Diagnosis: seconds of `diagnose` on 25 × 1,000 steps, and the planted cases.
 
-python benchmarks/diagnosis.py speed cases advice      # any of the three; docs/results/diagnosis.csv and advice.csv
+python benchmarks/diagnosis.py speed cases      # either or both; docs/results/diagnosis.csv
 """
 
 import csv
@@ -8,8 +8,6 @@ import importlib
 import sys
 import time
 import warnings
-from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +15,12 @@ import gymnasium
 import numpy as np
 
 import understudy as us
-from understudy.diagnosis.advice import Facts, choose
 from understudy.train.tables import provenance, write_csv
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs/results"
 HEADER = ["part", "case", "expected", "first", "likelihood", "second", "third", "correct", "seconds"]
 MADE = ["command", "versions", "device", "date"]
-FITTED = ("HalfCheetahBulletEnv-v0", "Pendulum", "CartPole-v1")
-OTHERS = ("AntBulletEnv-v0", "LunarLander-v3", "Forest")
-CLOSE = 0.05
 
 
 class Track(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -56,16 +50,13 @@ def steer(obs: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    parts = sys.argv[1:] or ["speed", "cases", "advice"]
+    parts = sys.argv[1:] or ["speed", "cases"]
     path = RESULTS / "diagnosis.csv"
     stored = list(csv.DictReader(path.open(encoding="utf-8"))) if path.exists() else []
     rows = [[row[name] for name in (*HEADER, *MADE)] for row in stored if row["part"] not in parts]
     rows += speed() if "speed" in parts else []
     rows += cases() if "cases" in parts else []
-    if {"speed", "cases"} & set(parts):
-        write_csv(path, [*HEADER, *MADE], sorted(rows, key=lambda row: row[0], reverse=True))
-    if "advice" in parts:
-        advice()
+    write_csv(path, [*HEADER, *MADE], sorted(rows, key=lambda row: row[0], reverse=True))
 
 
 def made() -> list[Any]:
@@ -113,87 +104,6 @@ def _row(part: str, name: str, expected: str, found: us.Diagnosis, seconds: floa
     first = {cause.name for cause in found.causes if cause.likelihood == level}
     correct = bool(first & set(expected.split(" or ")))
     return [part, name, expected, names[0], round(level, 3), names[1], names[2], correct, round(seconds, 1), *made()]
-
-
-def advice() -> None:
-    """The advised algorithm against the best one, from stored results (docs/diagnosis.md has the split)."""
-    rows: list[list[Any]] = []
-    for split, tasks in (("fitted", FITTED), ("others", OTHERS)):
-        for task in tasks:
-            for has, count, returns in situations(task):
-                demos = us.load(task)
-                demos = demos.first(min(count, demos.episodes))
-                facts, source = measured(task, has, demos)
-                chosen = choose(facts)[0]
-                best = max(returns, key=lambda name: returns[name])
-                close = {name: value >= returns[best] - CLOSE * abs(returns[best]) for name, value in returns.items()}
-                rows.append([split, task, has, count, chosen, best, close, returns, source])
-    out = []
-    for split, task, has, count, chosen, best, close, returns, source in rows:
-        rivals = [row for row in rows if row[0] == split and row[2] == has]
-        names = sorted({name for row in rivals for name in row[7]})
-        fixed = max(names, key=lambda name: sum(row[6].get(name, False) for row in rivals))
-        shown = " ".join(f"{name}={value:.1f}" for name, value in sorted(returns.items()))
-        out.append(
-            [split, task, has, count, chosen, best, close.get(chosen, ""), fixed, close.get(fixed, ""), shown, source]
-        )
-        print(out[-1], flush=True)
-    header = ["split", "env", "has", "demonstrations", "advised", "best", "advised_close", "fixed", "fixed_close"]
-    write_csv(RESULTS / "advice.csv", [*header, "returns", "facts", *MADE], [[*row, *made()] for row in out])
-    for split in ("fitted", "others"):
-        own = [row for row in out if row[0] == split]
-        print(split, sum(r[6] is True for r in own), "advised,", sum(r[8] is True for r in own), "fixed, of", len(own))
-
-
-def measured(task: str, has: str, demos: us.Demonstrations) -> tuple[Facts, str]:
-    """What `advise` measures. Without the simulator here, a person's environment and expert are only assumed."""
-    expert = {"Pendulum": "scripted", "Forest": "scripted"}.get(task, "bundled") if has == "expert" else None
-    found = us.advise(demos, None if has == "demonstrations" else task, expert).facts
-    if (found.environment, found.expert) == (has != "demonstrations", has == "expert"):
-        return found, "measured"
-    plain = us.advise(demos).facts  # an extra is not installed
-    assumed = replace(plain, environment=has != "demonstrations", expert=has == "expert")
-    return (replace(assumed, h=1.0), "H assumed to be 1") if has == "expert" else (assumed, "environment assumed")
-
-
-def situations(task: str) -> list[tuple[str, int, dict[str, float]]]:
-    """(what a person has, demonstrations, algorithm → mean return) from the stored results."""
-    short = {"AntBulletEnv-v0": "ant", "HalfCheetahBulletEnv-v0": "halfcheetah"}.get(task)
-    found = []
-    if short is not None:
-        table: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for row in _rows(f"off-q-{short}.csv"):
-            if row["preset"] == "default":
-                table[int(row["x"])][row["algorithm"]].append(float(row["mean_return"]))
-        found += [("demonstrations", n, _means(table[n])) for n in sorted(table)]
-        last: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for row in _rows(f"reward-{short}.csv"):
-            if row["x"] == "500000":
-                last[row["algorithm"]][f"{row['preset']} {row['trajectories']}"].append(float(row["mean_return"]))
-        best = {name: max(_means(presets).values()) for name, presets in last.items()}
-        found.append(("environment", 20, {**_means(table[20]), **best}))
-    elif task == "LunarLander-v3":
-        final: dict[str, list[float]] = defaultdict(list)
-        for row in _rows("lander.csv"):
-            if row["x"] == "10":
-                final[row["algorithm"]].append(float(row["mean_return"]))
-        found.append(("expert", 10, _means(final)))
-    else:
-        quick = {row["algorithm"]: float(row["return"]) for row in _rows("quick.csv") if row["env"] == task}
-        needs = {name: us.ALGORITHMS[name].card.needs for name in quick}
-        alone = {name: value for name, value in quick.items() if needs[name] == ("demonstrations",)}
-        playing = {name: value for name, value in quick.items() if "expert" not in needs[name]}
-        groups = {"demonstrations": alone, "environment": playing, "expert": quick}
-        found += [(has, 25, returns) for has, returns in groups.items() if len(returns) > 1]
-    return found
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader((RESULTS / name).open(encoding="utf-8")))
-
-
-def _means(samples: dict[str, list[float]]) -> dict[str, float]:
-    return {name: float(np.mean(values)) for name, values in samples.items()}
 
 
 if __name__ == "__main__":

@@ -146,6 +146,9 @@ def test_every_cause_has_a_remedy():
         ({"environment": True, "expert": True, "h": 200.0}, "adril"),
         ({"ambiguous": True}, "bc"),
         ({"ambiguous": True, "environment": True}, "adril"),
+        ({"ambiguous": True, "environment": True, "continuous": False}, "gail"),
+        ({"ambiguous": True, "environment": True, "continuous": False, "clone_error": 0.01}, "bc"),
+        ({"ambiguous": True, "environment": True, "continuous": False, "expert": True, "h": 3.0}, "dagger"),
         ({"ambiguous": True, "environment": True, "expert": True}, "daequil"),
         ({"ambiguous": True, "environment": True, "expert": True, "jax": True}, "aggrevate"),
     ],
@@ -168,6 +171,12 @@ def test_the_rules_of_advice(changes, algorithm):
         )[0]
         == algorithm
     )
+
+
+def test_a_clone_of_an_expert_with_two_actions_in_a_state_is_a_mixture():
+    found = us.advise(us.load("Forest"))
+    assert found.facts.ambiguous
+    assert found.command == "understudy train bc --demos FILE --preset mixture"
 
 
 def test_advice_names_bounds_costs_and_a_command():

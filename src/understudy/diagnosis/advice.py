@@ -2,11 +2,12 @@
 
 Rules, in this order; the first that fits decides:
 
-    the expert acts differently in alike states
+    the expert acts differently in alike states, continuous actions (a discrete policy has no mean action: its
+    likeliest action is one of the expert's)
         expert and JAX environment    aggrevate   its values are sampled, and a mean action is not matched
         expert                        daequil     moments that all of its choices share
         environment                   adril       matches occupancies, not actions
-        demonstrations alone          bc          with the likelihood loss
+        demonstrations alone          bc          preset mixture: the mode of one Gaussian is a mean action too
     expert, and H < T                 dagger      O(εHT)
     environment, continuous actions   adril       O(εT)
     environment, discrete actions     bc if a clone misses less than 5%, else gail
@@ -82,14 +83,14 @@ class Advice:
 
 def choose(facts: Facts) -> tuple[str, str]:
     """The algorithm and the reason, by the rules above."""
-    if facts.ambiguous:
+    if facts.ambiguous and facts.continuous:
         if facts.expert and facts.jax:
             return "aggrevate", "the expert acts differently in alike states, and its action values can be sampled"
         if facts.expert:
             return "daequil", "the expert acts differently in alike states, so match moments that its choices share"
         if facts.environment:
             return "adril", "the expert acts differently in alike states, so match occupancies, not actions"
-        return "bc", "the expert acts differently in alike states: use the likelihood loss (--loss likelihood)"
+        return "bc", "the expert acts differently in alike states: clone a mixture of actions (--preset mixture)"
     if facts.expert and facts.h < facts.horizon:
         return "dagger", f"the expert can be asked, and one mistake costs about {facts.h:.1f} of {facts.horizon} steps"
     if facts.environment and facts.continuous:
@@ -234,5 +235,5 @@ def _command(algorithm: str, demos: str, env: Any, expert: Any, facts: Facts) ->
     if "expert" in needs:
         words.append(f"--expert {expert if isinstance(expert, str) else 'EXPERT'}")
     if facts.ambiguous and algorithm == "bc" and facts.continuous:
-        words.append("--loss likelihood")
+        words.append("--preset mixture")
     return " ".join(words)
