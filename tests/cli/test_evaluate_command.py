@@ -62,6 +62,7 @@ def test_certificate_prints_one_block_for_the_selected_policy(run, understudy):
         (["--certificate"], "pass --fresh FILE, or --expert"),
         (["--fresh", "Forest"], "pass --certificate too"),
         (["--certificate", "--fresh", "Pendulum"], "pass demonstrations of its own task"),
+        (["--certificate", "--expert", "scripted", "--episodes", "2"], "episodes is 2"),
     ],
 )
 def test_a_certificate_that_cannot_be_made_is_one_line(run, understudy, options, message):

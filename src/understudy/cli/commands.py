@@ -21,6 +21,7 @@ from understudy.data import bundled, load
 from understudy.envs import JAX_ENVIRONMENTS, NamedEnv, make_unfinished
 from understudy.envs.gymnasium import available
 from understudy.envs.naming import parse_args
+from understudy.evaluation.certificates import FEWEST
 from understudy.evaluation.returns import Evaluation
 from understudy.evaluation.video import check_video
 from understudy.experts.bundled import bundled_experts
@@ -130,6 +131,8 @@ def evaluate_command(
         raise SettingError("--fresh is for a certificate: pass --certificate too")
     if certificate and fresh is None and expert is None:
         raise NeedsError("a certificate needs fresh demonstrations: pass --fresh FILE, or --expert to record some")
+    if certificate:
+        check_whole(FEWEST, episodes=episodes)
     result = load_run(run)
     named = result.named_env if env is None else NamedEnv(env)
     if named is not None:

@@ -83,8 +83,7 @@ class HGDAgger(GatedCloning):
     expert_gates: ClassVar[bool] = True
 
     take_over: TakeOver | None = eqx.field(static=True, default=None)
-    """take_over(obs, act), in the environment's units: whether the expert takes over. Default: a simulated
-    supervisor, see `margin`."""
+    """take_over(obs, act), in the environment's units: whether the expert acts. Default: by `margin`."""
     margin: float = 0.5
     """Take over where every demonstrated and answered state is farther than this, in standard deviations."""
     hold: int = eqx.field(static=True, default=5)

@@ -89,8 +89,7 @@ class RewardMatching(Algorithm):
     batch_size: int = eqx.field(static=True, default=256)
     """Minibatch size."""
     balanced: bool = eqx.field(static=True, default=False)
-    """Draw half of each minibatch from the demonstrations. Otherwise draw uniformly from all steps, or with `match`
-    other than obs-act from the learner's."""
+    """Draw half of each minibatch from the demonstrations; else from all steps, or with `match` obs… the learner's."""
     rounds: int = eqx.field(static=True, default=400)
     """Rounds. f moves once a round."""
     round_steps: int = eqx.field(static=True, default=1250)
