@@ -24,8 +24,11 @@ if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
     if jaxlib.version.__version_info__[:2] == (0, 10):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job: tests of Ctrl-C need it
+# A background job ignores Ctrl-C, one under nohup the end of its terminal, and so does what it starts. Tests need both.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -252,6 +252,13 @@ class Terminal:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *failure):
+        self.process.kill()  # a training that a failed test leaves would run for ever
+        self.process.wait()
+
     def _read(self):
         while True:
             try:
@@ -266,19 +273,19 @@ class Terminal:
 @pytest.mark.slow
 def test_a_narrow_terminal_shows_the_tables():
     for columns in (20, 1):
-        terminal = Terminal("demos", "inspect", "Pendulum", columns=columns)
-        assert terminal.process.wait(120) == 0
-        terminal.reader.join(10)
-        assert b"Traceback" not in terminal.text
+        with Terminal("demos", "inspect", "Pendulum", columns=columns) as terminal:
+            assert terminal.process.wait(120) == 0
+            terminal.reader.join(10)
+            assert b"Traceback" not in terminal.text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_training_after_its_round_and_keeps_the_policies(signum, status, tmp_path):
-    terminal = Terminal(*LONG, "--out", str(tmp_path / "run"))
-    assert terminal.seen.wait(120)
-    terminal.process.send_signal(signum)
-    assert terminal.process.wait(120) == status
+    with Terminal(*LONG, "--out", str(tmp_path / "run")) as terminal:
+        assert terminal.seen.wait(120)
+        terminal.process.send_signal(signum)
+        assert terminal.process.wait(120) == status
     run = us.load_run(tmp_path / "run")
     assert run.interrupted
     assert "Traceback" not in terminal.text.decode(errors="replace")
@@ -286,11 +293,11 @@ def test_a_signal_ends_training_after_its_round_and_keeps_the_policies(signum, s
 
 @pytest.mark.slow
 def test_a_closed_terminal_ends_training_and_keeps_the_policies(tmp_path):
-    terminal = Terminal(*LONG, "--out", str(tmp_path / "run"))
-    assert terminal.seen.wait(120)
-    os.close(terminal.main)
-    terminal.process.send_signal(signal.SIGHUP)
-    assert terminal.process.wait(120) == 129
+    with Terminal(*LONG, "--out", str(tmp_path / "run")) as terminal:
+        assert terminal.seen.wait(120)
+        os.close(terminal.main)
+        terminal.process.send_signal(signal.SIGHUP)
+        assert terminal.process.wait(120) == 129
     assert us.load_run(tmp_path / "run").interrupted
 
 
