@@ -45,7 +45,7 @@ def test_dagger_on_a_persons_answers_beats_the_clone_of_the_same_demonstrations(
         assert len(person.policies) == 5
         assert "80 of 100" in person.text("progress-numbers")
         person.click("save")
-        person.says("saved", "Saved in", TRAINED)
+        person.says("saved", f"Saved in {out / 'run'}", TRAINED)  # demonstrations alone are saved before
         assert person.page.errors == []
         person.page.close()
     demonstrations = us.load(str(out / "demonstrations.npz"))

@@ -113,9 +113,10 @@ def refuse_options(options: type, allowed: type | None, reason: str, words: Sequ
 
 
 def refuse_functions(algorithm: type[Algorithm], words: Sequence[str]) -> None:
-    """Raise if a setting that is a function is given: tyro would say that it is fixed, and not what to do."""
+    """Raise if a setting that is a function is given, unless its name will do: tyro would say that it is fixed."""
     for name, hint in get_type_hints(algorithm).items():
-        if flag(name) in given(words) and any(get_origin(one) is Callable for one in (hint, *get_args(hint))):
+        kinds = (hint, *get_args(hint))
+        if flag(name) in given(words) and str not in kinds and any(get_origin(one) is Callable for one in kinds):
             at_console = f", or understudy console --algorithm {algorithm.card.name}" if name == "moments" else ""
             raise SettingError(
                 f"{flag(name)} is a function, which is no value for this command: "

@@ -29,6 +29,8 @@ def poor_expert(n: Numbers) -> tuple[float, str]:
         )
     if r.get("searched_share") is not None:
         beaten = 0.93 * ramp(1 - r["searched_share"], 0.38, 0.55) * (1.0 if r["p_worse_than_searched"] < 0.01 else 0.2)
+        if p is not None and p <= 0.05:
+            beaten *= 1 - 0.5 * n.failing  # the expert has skill, and its limit does not keep the policy from it
         if beaten > likely:
             likely = beaten
             text = (

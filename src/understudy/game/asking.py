@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key
 
 from understudy.core.arrays import Array
-from understudy.core.errors import AlgorithmError, SettingError, check_choice, check_whole
+from understudy.core.errors import AlgorithmError, check_choice, check_whole
 from understudy.core.types import Dataset, Transition
 from understudy.game.algorithm import Algorithm
 from understudy.policies.normalization import Normalization
@@ -54,15 +54,11 @@ class Questions(NamedTuple):
     count: Int[Array, ""]
 
 
-def check_asking(ask: str, queries_per_round: int | None, gated: bool) -> None:
+def check_asking(ask: str, queries_per_round: int | None) -> None:
     """Raise unless these settings fit together."""
     check_choice(get_args(Ask), ask=ask)
     if queries_per_round is not None:
         check_whole(1, queries_per_round=queries_per_round)
-    if gated and (ask != "all" or queries_per_round is not None):
-        raise SettingError(
-            "mixing lets the expert act, and its actions are its answers: leave out ask and queries_per_round"
-        )
 
 
 def chooses(algorithm: Algorithm) -> bool:

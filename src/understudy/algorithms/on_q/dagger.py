@@ -34,7 +34,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Key
 
 from understudy.algorithms.on_q.querying import QUICK_SIZES, Querying
-from understudy.core.errors import check_share, check_whole
+from understudy.core.errors import SettingError, check_share, check_whole
 from understudy.core.types import Dataset, Info, MultiDiscrete, RoundData, Spec
 from understudy.game import QUICK, Card
 from understudy.game.asking import most_answers
@@ -95,6 +95,10 @@ class DAgger(Querying):
         check_whole(1, components=self.components)
         if self.mixing is not None:
             check_share(mixing=self.mixing)
+            if self.ask != "all" or self.queries_per_round is not None:
+                raise SettingError(
+                    "mixing lets the expert act, and its actions are its answers: leave out ask and queries_per_round"
+                )
 
     def init(self, key: Key[Array, ""], spec: Spec, demonstrations: Dataset) -> DAggerState:
         policy: EnsembleMember | Independent | Mixture

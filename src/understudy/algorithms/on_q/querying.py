@@ -54,4 +54,4 @@ class Querying(Algorithm):
         check_whole(1, batch_size=self.batch_size, rounds=self.rounds, gradient_steps=self.gradient_steps)
         check_whole(1, episodes_per_round=self.episodes_per_round)
         check_layers(hidden=self.hidden)
-        check_asking(self.ask, self.queries_per_round, self.gated)
+        check_asking(self.ask, self.queries_per_round)
