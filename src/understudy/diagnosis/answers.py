@@ -29,7 +29,7 @@ def compared(subject: Subject, demos: Demonstrations) -> dict[str, Any]:
     rows = evenly(demos.steps, MOST)
     obs, t = demos.observations[rows], demos.transitions().t[rows]
     expert, spec = subject.expert.expert, subject.spec
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(subject.seed)
     recorded = vectors(demos.action_space, demos.actions[rows])
 
     def answers(observations: np.ndarray) -> np.ndarray:

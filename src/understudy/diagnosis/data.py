@@ -36,7 +36,7 @@ def measure(subject: Subject, reference: Reference | None) -> Measure:
     )
     errors = np.array([error(actor, unseen, space) for actor in reference.actors])
     rate, needed = _fit(reference.counts, errors)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(subject.seed)
     draws = []
     for _ in range(50):
         chosen = rng.integers(len(parts), size=len(parts))

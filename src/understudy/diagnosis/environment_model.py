@@ -54,10 +54,10 @@ class Recorded(NamedTuple):
 class Model:
     """Δs of a step. `noise` is each column's mean squared error on steps of the environment that were not fitted."""
 
-    def __init__(self, obs: np.ndarray, act: np.ndarray, nexts: np.ndarray):
+    def __init__(self, obs: np.ndarray, act: np.ndarray, nexts: np.ndarray, seed: int = 0):
         x = np.concatenate([obs, act], axis=1)
         self._mean, self._std, self._unit = x.mean(0), spread(x), spread(nexts - obs)
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
         self._directions = rng.standard_normal((x.shape[1], FEATURES)) / np.sqrt(x.shape[1])
         self._offsets = rng.uniform(-2, 2, FEATURES)
         phi, y = self._features(x), (nexts - obs) / self._unit
@@ -80,7 +80,7 @@ class Model:
         obs, act, nexts = (np.concatenate(column) for column in zip(*flat, strict=True))
         keep = evenly(len(obs), MOST_FITTED)
         act = vectors(subject.spec.action, act)[keep]
-        return cls(np.asarray(obs, np.float64)[keep], act, np.asarray(nexts, np.float64)[keep])
+        return cls(np.asarray(obs, np.float64)[keep], act, np.asarray(nexts, np.float64)[keep], subject.seed)
 
     def _features(self, x: np.ndarray) -> np.ndarray:
         z = np.clip((x - self._mean) / self._std, -10, 10)

@@ -188,7 +188,7 @@ def searched(error: Error, columns: int, enough: float = 0.0, most: int = MOST_C
     least, calls = error(order), 0
     swaps = list(combinations(range(columns), 2))
     pairs = [(x, y) for x, y in combinations(swaps, 2) if not set(x) & set(y)] if columns <= MOST_PAIRED else []
-    np.random.default_rng(0).shuffle(pairs)
+    np.random.default_rng(0).shuffle(pairs)  # the same order of trials for everyone
     while least > enough and calls < most:
         tried = [(error(_swapped(order, swap)), swap) for swap in swaps]
         calls += len(tried)

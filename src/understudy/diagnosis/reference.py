@@ -46,6 +46,7 @@ class Reference:
     """Steps that neither the run nor the reference trained on: of the expert's fresh episodes, or held out."""
     unseen_from: str
     space: ActionSpace
+    seed: int
 
     def errors(self, actor: Actor) -> tuple[float, float]:
         """A policy's error on training steps and on unseen ones (NaN without any)."""
@@ -93,6 +94,7 @@ def build(subject: Subject) -> Reference:
         unseen,
         source,
         demos.action_space,
+        subject.seed,
     )
 
 
@@ -105,7 +107,7 @@ def simple_error(reference: Reference) -> float:
     if unseen is None or len(training.t) < 8:
         return float("nan")
     mean, std = training.obs.mean(0, dtype=np.float64), spread(training.obs.astype(np.float64))
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(reference.seed)
     directions = rng.standard_normal((len(mean), FEATURES)) / np.sqrt(len(mean))
     offsets = rng.uniform(-2, 2, FEATURES)
 

@@ -45,7 +45,7 @@ def play_clone(subject: Subject, actor: Actor) -> None:
     reach = np.maximum(np.abs(np.asarray(space.low)), np.abs(np.asarray(space.high)))
     gain = reach / np.maximum(np.abs(demos.actions).max(0), 1e-9)
     if np.isfinite(gain).all() and gain.max() > STRETCHED:
-        act = _stretching(actor.policy, gain, space)
+        act = _stretching(actor.policy, gain, space, np.random.default_rng(own))
         subject.stretched = _played(subject, "episodes of the stretched clone", act, own)
 
 
@@ -89,9 +89,7 @@ def play(subject: Subject) -> None:
     )
 
 
-def _stretching(policy: Any, gain: np.ndarray, space: Continuous) -> Any:
-    random = np.random.default_rng(0)
-
+def _stretching(policy: Any, gain: np.ndarray, space: Continuous, random: np.random.Generator) -> Any:
     def act(obs: np.ndarray) -> np.ndarray:
         chosen = np.asarray(policy.mode(policy.reset(random, (len(obs),)), obs)) * gain
         return np.asarray(np.clip(chosen, np.asarray(space.low), np.asarray(space.high)), np.float32)
