@@ -15,7 +15,7 @@ REMEDIES: dict[CauseName, str] = {
     "O(εHT)), or play in the "
     "environment (adril, O(εT)); off-Q moments cost O(εT²).",
     "wrong-action-scale": "Convert the recorded actions to the environment's units, then train again.",
-    "swapped-columns": "Put the columns of the observations in the environment's order, then train again.",
+    "swapped-columns": "Put the columns of observations and actions in the environment's order, then train again.",
     "time-limit-as-terminal": "Mark only absorbing states as terminal: a time limit says nothing about the state.",
     "missing-terminals": "Record where episodes end in a terminal state; rewards that are learned "
     "need it to value survival.",
