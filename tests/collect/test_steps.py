@@ -1,6 +1,7 @@
 """Collecting steps: what is played before an update, what the replay buffer holds, what is logged, what ends a run."""
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -359,3 +360,37 @@ def test_when_every_loss_explodes_the_runs_stop_with_their_first_policies(kept):
     assert all(map(is_finite, result.policies))
     assert np.isnan(result.metrics["payoff"][:, 1:]).all()
     assert result.metrics["payoff"].shape[1] < 4, "nobody is left to train"
+
+
+# ------------------------------------------------------------------------------------- deterministic episodes
+
+
+@pytest.mark.parametrize("env", ["Pendulum", "Pendulum-v1"])  # inside the program, and on the host
+def test_a_share_of_the_collected_episodes_is_deterministic(env, monkeypatch):
+    collected, kept = [], replay.collected
+
+    def shown(memory, chunk, *rest):
+        jax.debug.callback(lambda given: collected.append(jax.tree.map(np.asarray, given)), chunk)
+        return kept(memory, chunk, *rest)
+
+    monkeypatch.setattr(replay, "collected", shown)
+    still = us.sqil.small | {"sac": replace(us.sqil.small["sac"], lr=1e-12)}  # the policy stays as it was
+    schedule = {"rounds": 1, "round_steps": 320, "frequency": 160, "envs": 40, "random_steps": 0, "clone_steps": 0}
+    learner = us.sqil(**still | schedule, deterministic_share=0.5)
+    options = {"episodes": 2, "workers": 0, "progress": False, "select": "last"}
+    result = us.imitate(learner, "Pendulum", us.make(env), **options)
+    chunk = collected[0]
+    obs, act = chunk.obs[0], chunk.act[0]  # (environments, steps, ...) of the only run
+    mean = np.stack([result.policy(rows) for rows in obs])
+    near = np.abs(act - mean).max(-1) < 1e-4
+    assert near.shape == (40, 4)
+    assert (near.all(1) | (near.sum(1) <= 1)).all(), "an episode changed its mind"
+    assert 10 <= near.all(1).sum() <= 30
+
+
+def test_a_share_of_deterministic_episodes_is_a_share():
+    for wrong in (-0.1, 1.1, float("nan"), "half"):
+        with pytest.raises(SettingError, match="deterministic_share"):
+            us.sqil(deterministic_share=wrong)
+    with pytest.raises(SettingError, match="PPO is on-policy"):
+        us.gail(deterministic_share=0.5)

@@ -10,9 +10,10 @@ import pytest
 import understudy as us
 from understudy.core.errors import RunError, SpecError
 from understudy.deploy.forward import grid_point
-from understudy.policies import MLP, Actor, Binned, Carry, Categorical, Normalized, Timed, start
+from understudy.policies import MLP, Actor, Binned, Carry, Categorical, Gaussian, Normalized, Timed, start
 from understudy.policies.checks import check_policy
 from understudy.policies.normalization import Normalization
+from understudy.policies.wrapped import PartlyDeterministic
 
 onnxruntime = pytest.importorskip("onnxruntime")
 BOX = us.Spec((3,), us.Continuous((-2.0, 0.0), (2.0, 1.0)), 6)
@@ -115,3 +116,40 @@ def test_it_is_saved_loaded_and_exported(name, tmp_path):
 def test_a_file_whose_parts_do_not_fit_is_refused(policy, message):
     with pytest.raises((SpecError, RunError), match=message):
         check_policy(policy, BOX)
+
+
+# ------------------------------------------------------------------------------------------- partly deterministic
+
+
+def drawn(policy, source, episodes, steps):
+    """Actions (steps, episodes, act) in one state, of episodes that are stepped together."""
+    carry, acts = policy.reset(source, (episodes,)), []
+    for k in range(steps):
+        obs = OBS[:1].repeat(episodes, 0)
+        if isinstance(source, np.random.Generator):
+            acts.append(policy.draw(carry, obs, source))
+        else:
+            acts.append(policy.draw(carry, jnp.asarray(obs), jax.random.fold_in(source, 10 + k)))
+        carry = carry._replace(t=carry.t + 1)
+    return np.stack(acts)
+
+
+@pytest.mark.parametrize("host", [True, False])
+def test_a_share_of_the_episodes_is_deterministic_from_start_to_end(host):
+    policy = Gaussian.init(jax.random.key(0), 3, 2, (8,))
+    source = np.random.default_rng(0) if host else jax.random.key(3)
+    if host:
+        policy = jax.tree.map(np.asarray, policy)
+    acts = drawn(PartlyDeterministic(policy, 0.25), source, episodes=400, steps=5)
+    near = np.abs(acts - np.asarray(policy.mode(start(), OBS[0]))).max(-1) < 1e-5
+    assert (near.all(0) | ~near.any(0)).all(), "an episode changed its mind"
+    assert near[0].mean() == pytest.approx(0.25, abs=0.07)
+    assert (acts[:, ~near[0]].std(0) > 0).all(), "noise is new at every step"
+
+
+@pytest.mark.parametrize(("share", "deterministic"), [(0.0, False), (1.0, True)])
+def test_none_or_all_of_the_episodes_are_deterministic(share, deterministic):
+    policy = jax.tree.map(np.asarray, Gaussian.init(jax.random.key(0), 3, 2, (8,)))
+    acts = drawn(PartlyDeterministic(policy, share), np.random.default_rng(0), episodes=20, steps=2)
+    near = np.abs(acts - policy.mode(start(), OBS[0])).max(-1) < 1e-5
+    assert (near == deterministic).all()

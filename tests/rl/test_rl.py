@@ -153,6 +153,17 @@ def test_an_ensemble_has_different_critics_and_the_first_two_settings_change_not
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after.critics, after.actor, metrics)))
 
 
+def test_the_policy_can_have_a_learning_rate_of_its_own_that_follows_the_schedule():
+    batch, noise = make_steps([[0.2], [-0.4]]), jnp.stack([NOISE, -NOISE])
+    player, state = sac_state(lr=1e-2)
+    slow, _ = sac_state(lr=1e-2, policy_lr=1e-3)
+    usual, scaled = (one.step(state, batch, noise, 5e-3, 0.5)[0] for one in (player, slow))  # half of lr is left
+    for part, factor in (("actor", 0.1), ("critics", 1.0), ("log_temperature", 1.0)):
+        leaves = (jax.tree.leaves(getattr(one, part)) for one in (state, usual, scaled))
+        for before, a, b in zip(*leaves, strict=True):
+            np.testing.assert_allclose(b - before, factor * (a - before), rtol=1e-3, atol=1e-7)
+
+
 def test_policy_and_temperature_wait_until_the_critics_are_warm():
     player, state = sac_state(critic_warmup=2)
     batch, noise, step = make_steps([[0.2], [-0.4]]), jnp.stack([NOISE, -NOISE]), jax.jit(player.step)
@@ -588,6 +599,7 @@ def test_a_player_for_the_wrong_kind_of_actions_is_refused():
     ("player", "settings"),
     [
         (SAC, {"lr": 0.0}),
+        (SAC, {"policy_lr": 0.0}),
         (SAC, {"tau": 1.5}),
         (SAC, {"discount": 1.0}),
         (SAC, {"lr_schedule": "cosine"}),

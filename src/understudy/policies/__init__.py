@@ -19,7 +19,7 @@ from understudy.policies.mixture import Mixture
 from understudy.policies.networks import MLP, Activation
 from understudy.policies.normalization import Normalization
 from understudy.policies.saved import load_policy
-from understudy.policies.wrapped import Binned, Probing, Timed
+from understudy.policies.wrapped import Binned, PartlyDeterministic, Probing, Timed
 
 __all__ = [
     "MLP",
@@ -37,6 +37,7 @@ __all__ = [
     "NetworkPolicy",
     "Normalization",
     "Normalized",
+    "PartlyDeterministic",
     "Policy",
     "Probing",
     "Squashed",

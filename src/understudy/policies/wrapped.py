@@ -1,4 +1,4 @@
-"""Policies around others: one on a grid of continuous actions, one that sees the time, one that probes actions."""
+"""Policies around others: one on a grid of actions, one that sees the time, and two that act otherwise now and then."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Source, categorical, namespace
 from understudy.deploy import forward
+from understudy.deploy.forward import MAX_SEED
 from understudy.policies.base import Carry, Policy, start
 from understudy.policies.networks import MLP
 
@@ -97,11 +98,43 @@ class Probing(Policy):
     def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
         other = source if isinstance(source, np.random.Generator) else jax.random.fold_in(source, 1)
         own, uniform = self.policy.draw(carry, obs, source), self.uniform.draw(carry, obs, other)
-        probed = (carry.t - self.first) % self.stride == 0
-        return namespace(obs).where(probed.reshape(probed.shape + (1,) * (own.ndim - probed.ndim)), uniform, own)
+        return _where((carry.t - self.first) % self.stride == 0, uniform, own)
 
     def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
         return self.policy.log_prob(carry, obs, act)
 
     def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
         return self.policy.support(carry, obs, source)
+
+
+class PartlyDeterministic(Policy):
+    """A policy that acts deterministically in a share of its episodes, and stochastically in the others."""
+
+    policy: Policy
+    share: float = eqx.field(static=True)
+
+    def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
+        carry = self.policy.reset(source, shape)
+        if isinstance(source, np.random.Generator):
+            return carry._replace(drawn=source.integers(MAX_SEED, size=shape, dtype=np.int32))
+        return carry._replace(drawn=jax.random.randint(jax.random.fold_in(source, 1), shape, 0, MAX_SEED))
+
+    def mode(self, carry: Carry, obs: Array) -> Array:
+        return self.policy.mode(carry, obs)
+
+    def draw(self, carry: Carry, obs: Array, source: Source) -> Array:
+        chosen = carry.drawn < self.share * MAX_SEED
+        if isinstance(chosen, np.ndarray | np.bool_) and (chosen.all() or not chosen.any()):  # on the host, time counts
+            return self.policy.mode(carry, obs) if chosen.all() else self.policy.draw(carry, obs, source)
+        return _where(chosen, self.policy.mode(carry, obs), self.policy.draw(carry, obs, source))
+
+    def log_prob(self, carry: Carry, obs: Array, act: Array) -> Float[Array, "..."]:
+        return self.policy.log_prob(carry, obs, act)
+
+    def support(self, carry: Carry, obs: Array, source: Source) -> tuple[Array, Float[Array, " k"]]:
+        return self.policy.support(carry, obs, source)
+
+
+def _where(chosen: Any, act: Any, other: Any) -> Any:
+    """The actions `act` of the episodes that are `chosen`, `other` elsewhere."""
+    return namespace(other).where(chosen.reshape(chosen.shape + (1,) * (other.ndim - chosen.ndim)), act, other)

@@ -21,6 +21,8 @@ from understudy.core.errors import check_names
 from understudy.core.types import Spec, Transition
 from understudy.policies import Policy
 
+DRAWN_TOGETHER = 16
+"""Minibatches that are drawn and labelled at the same time."""
 PlayerState = Any
 """A pytree of arrays: everything that the next update of a player needs."""
 
@@ -51,6 +53,12 @@ class Experience(NamedTuple):
     """The steps since the last update, in order: (environments, time)."""
     last: Bool[Array, "envs time"] | None
     """Where an episode ends or is cut off among `new_steps`."""
+
+    def batches(self, keys: Key[Array, " n"]) -> Batch:
+        """A minibatch for each key, stacked. Several are drawn together: an accelerator wastes small operations."""
+        assert self.sample is not None
+        drawn: Batch = jax.lax.map(self.sample, keys, batch_size=DRAWN_TOGETHER)
+        return drawn
 
 
 class RLPlayer(eqx.Module):

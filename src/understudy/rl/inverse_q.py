@@ -72,16 +72,15 @@ class InverseQ(RLPlayer):
         self, state: PlayerState, experience: Experience, progress: Float[Array, ""], key: Key[Array, ""]
     ) -> tuple[PlayerState, Metrics]:
         lr = learning_rate(self.player.lr, self.player.lr_schedule, progress)
-        assert experience.sample is not None
-        sample = experience.sample
+        batch_keys, noise_keys = jax.random.split(key, (self.player.gradient_steps, 2)).T
 
-        def step(state: PlayerState, keys: Key[Array, " 2"]) -> tuple[PlayerState, Metrics]:
-            batch = sample(keys[0])
+        def step(state: PlayerState, inputs: tuple[Batch, Key[Array, ""]]) -> tuple[PlayerState, Metrics]:
+            batch, noise_key = inputs
             if isinstance(self.player, SoftQ):
                 return self._soft_q_step(self.player, state, batch, lr)
-            return self._sac_step(self.player, state, batch, keys[1], lr, progress)
+            return self._sac_step(self.player, state, batch, noise_key, lr, progress)
 
-        state, metrics = jax.lax.scan(step, state, jax.random.split(key, (self.player.gradient_steps, 2)))
+        state, metrics = jax.lax.scan(step, state, (experience.batches(batch_keys), noise_keys))
         return state, {name: values.mean() for name, values in metrics.items()}
 
     def policy(self, state: PlayerState) -> Policy:

@@ -89,7 +89,9 @@ class SAC(RLPlayer):
     """Soft actor-critic, for continuous actions."""
 
     lr: float = 7.3e-4
-    """Learning rate of Adam for policy, critics and temperature, η."""
+    """Learning rate of Adam for critics, temperature and policy, η."""
+    policy_lr: float | None = None
+    """Learning rate of the policy. None: lr."""
     lr_schedule: LrSchedule = eqx.field(static=True, default="linear")
     """constant, or linear: decay to 0 over training."""
     discount: float = 0.98
@@ -143,6 +145,8 @@ class SAC(RLPlayer):
         if self.optimism is not None:
             check_not_negative(optimism=self.optimism)
         check_finite(sde_log_std=self.sde_log_std)
+        if self.policy_lr is not None:
+            check_positive(policy_lr=self.policy_lr)
         if self.temperature is not None:
             check_not_negative(temperature=self.temperature)
         if self.target_entropy is not None:
@@ -178,14 +182,14 @@ class SAC(RLPlayer):
     ) -> tuple[SACState, dict[str, Float[Array, ""]]]:
         lr = learning_rate(self.lr, self.lr_schedule, progress)
 
-        assert experience.sample is not None
-        sample = experience.sample
+        batch_keys, noise_keys = jax.random.split(key, (self.gradient_steps, 2)).T
+        batches = experience.batches(batch_keys)
+        noise = jax.vmap(lambda k: jax.random.normal(k, (2, *batches.act.shape[1:])))(noise_keys)
 
-        def step(state: SACState, keys: Key[Array, " 2"]) -> tuple[SACState, dict[str, Float[Array, ""]]]:
-            batch = sample(keys[0])
-            return self.step(state, batch, jax.random.normal(keys[1], (2, *batch.act.shape)), lr, progress)
+        def step(state: SACState, inputs: tuple[Batch, Array]) -> tuple[SACState, dict[str, Float[Array, ""]]]:
+            return self.step(state, *inputs, lr, progress)
 
-        state, metrics = jax.lax.scan(step, state, jax.random.split(key, (self.gradient_steps, 2)))
+        state, metrics = jax.lax.scan(step, state, (batches, noise))
         return state, {name: values.mean() for name, values in metrics.items()}
 
     def step(
@@ -212,12 +216,13 @@ class SAC(RLPlayer):
     ) -> tuple[SACState, dict[str, Float[Array, ""]]]:
         """Lines 2 to 5, with the given loss of the critics, which also returns the mean Q-value."""
         adam, temperature = optax.adam(lr), self.alpha(state)
+        policy_adam = adam if self.policy_lr is None else optax.adam(lr * self.policy_lr / self.lr)
         (critic_loss, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
         critics, critics_opt_state = descend(adam, gradient, state.critics, state.critics_opt_state)  # line 2
         (policy_loss, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
             state.actor, critics, batch, temperature, noise, self.cloning_weight, self.combine
         )
-        actor, actor_opt_state = descend(adam, gradient, state.actor, state.actor_opt_state)  # line 3
+        actor, actor_opt_state = descend(policy_adam, gradient, state.actor, state.actor_opt_state)  # line 3
         log_temperature, temperature_opt_state = state.log_temperature, state.temperature_opt_state
         if self.temperature is None:  # line 4
             gradient = jax.grad(temperature_loss)(log_temperature, log_prob, self._entropy(batch.act.shape[-1]))

@@ -111,13 +111,10 @@ class SoftQ(RLPlayer):
     ) -> tuple[SoftQState, dict[str, Float[Array, ""]]]:
         lr = learning_rate(self.lr, self.lr_schedule, progress)
 
-        assert experience.sample is not None
-        sample = experience.sample
+        def step(state: SoftQState, batch: Batch) -> tuple[SoftQState, dict[str, Float[Array, ""]]]:
+            return self.step(state, batch, lr)
 
-        def step(state: SoftQState, k: Key[Array, ""]) -> tuple[SoftQState, dict[str, Float[Array, ""]]]:
-            return self.step(state, sample(k), lr)
-
-        state, metrics = jax.lax.scan(step, state, jax.random.split(key, self.gradient_steps))
+        state, metrics = jax.lax.scan(step, state, experience.batches(jax.random.split(key, self.gradient_steps)))
         return state, {name: values.mean() for name, values in metrics.items()}
 
     def step(

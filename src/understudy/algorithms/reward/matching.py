@@ -22,6 +22,10 @@ Without absorbing states, the sign of −f alone makes the learner prolong or en
 A kernel critic is bounded, so values are bounded too (`Batch.value_bound`). Soft Q-learning clips to that bound, SAC
 does with `bound_values`.
 
+With `deterministic_share`, the learner acts by the mean action in a share of its episodes. The returned policy is used
+deterministically, and it may come to rest in a state that noise would leave: f and the critics learn of it only from
+such episodes.
+
 With probability `start_share` an episode begins at a demonstrated step (`collect.starts`, FILTER). The RL player learns
 from all episodes. f, its counts and the payoff are about the policy's own visits, so they see only those episodes that
 begin as the environment begins them.
@@ -47,13 +51,20 @@ from understudy.algorithms.reward.defaults import SOFT_Q
 from understudy.algorithms.reward.expert import actions_needed
 from understudy.algorithms.reward.moments import Counts, RewardMoments
 from understudy.algorithms.reward.payoff import NUM_FEATURES, PayoffState
-from understudy.core.errors import SettingError, check_kind, check_not_negative, check_positive, check_whole
+from understudy.core.errors import (
+    SettingError,
+    check_kind,
+    check_not_negative,
+    check_positive,
+    check_share,
+    check_whole,
+)
 from understudy.core.types import Dataset, Info, RoundData, Spec, Transition
 from understudy.game import Algorithm, adjustable
 from understudy.game.kernels import GaussianKernel, check_match, matched
 from understudy.game.sampling import Rows, sample_from_both, sample_halves, take
 from understudy.game.schedule import Schedule
-from understudy.policies import Normalized, Policy
+from understudy.policies import Normalized, PartlyDeterministic, Policy
 from understudy.policies.normalization import Normalization, Scaling, check_scaling
 from understudy.rl.base import Batch, Experience, PlayerState, make_batch, update_when_ready
 from understudy.rl.sac import SAC
@@ -120,6 +131,8 @@ class RewardMatching(Algorithm):
     """Updates by which the acting policy lags the learner (Gymnasium). 1: collect and update at the same time."""
     clone_steps: int = eqx.field(static=True, default=0)
     """Gradient steps of behavioral cloning before the first update, with SAC. 0: the policy starts untrained."""
+    deterministic_share: float = eqx.field(static=True, default=0.0)
+    """Share of the episodes in which the learner acts deterministically, as the returned policy does."""
     start_share: float = 0.0
     """Share of the episodes that begin at a demonstrated step. The environment must have `set_state` if above 0."""
     delta: float | None = None
@@ -134,6 +147,7 @@ class RewardMatching(Algorithm):
         check_positive(loss_limit=self.loss_limit)
         check_whole(0, clone_steps=self.clone_steps)
         check_not_negative(average_rounds=self.average_rounds)
+        check_share(deterministic_share=self.deterministic_share)
         if not 0 <= self.start_share < 1:
             raise SettingError(
                 f"start_share is {self.start_share!r}: a number from 0 to below 1 is needed, since f is about the "
@@ -233,7 +247,10 @@ class RewardMatching(Algorithm):
         return state, Info(metrics, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded, score=payoff)
 
     def acting_policy(self, state: RewardState) -> Policy:
-        return Normalized(self._player(state.normalization).policy(state.player), state.normalization)
+        policy = self._player(state.normalization).policy(state.player)
+        if self.deterministic_share:
+            policy = PartlyDeterministic(policy, self.deterministic_share)
+        return Normalized(policy, state.normalization)
 
     def policy(self, state: RewardState) -> Policy:
         return Normalized(state.mean, state.normalization)
