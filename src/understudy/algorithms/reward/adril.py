@@ -34,8 +34,10 @@ The policy starts as a clone, the critics learn before it moves, and its loss ke
 start it matches the expert's actions in demonstrated states (off-Q moments), then also the states (reward moments).
 Half of each minibatch is demonstrated, with the rewards of f. The initial temperature α is 0.01 instead of 1, so that
 the initial value of entropy, α H / (1 − γ), does not dominate the value of f. A best response changes whenever f does,
-so the returned policy is a moving average of the acting policies, π̄ ← π̄ + ν (π − π̄). docs/stability.md has what each
-part does. The preset `plain`, the default before, has none of these but the low temperature and the average.
+so the returned policy is a moving average of the acting policies, π̄ ← π̄ + ν (π − π̄). In a quarter of its episodes
+the learner acts deterministically, because the returned policy does, and noise hides where that comes to rest.
+docs/stability.md has what each part does. The preset `plain`, the default before, has none of these but the low
+temperature and the average.
 kernel="gaussian" is exact, on a sample of `points` steps of each side.
 
 The paper's runs use the indicator kernel, on data where no state repeats. Then −f is 1/N_E on a demonstrated step (N_E
@@ -71,6 +73,7 @@ The default differs from the preset `paper`, which has the settings of Table 10 
     sac.initial_temperature    0.01          1
     sac.bound_values           True          False        no true value is above the bound
     average_rounds             5             0            the last policy is returned
+    deterministic_share        0.25          0            all episodes have noise
     absorbing                  True          False        absorbing states are ours
     truncation_is_terminal     False         True         this and the next three: the released runs, not the text
     reset_each_round           False         True
@@ -130,7 +133,14 @@ RELEASED_SETTINGS = {
 }
 """Settings of the released code that Tables 9 and 10 do not list, for AdRIL and SQIL."""
 WITHOUT_CLONING = {"balanced": False, "clone_steps": 0}
-PAPER_SETTINGS = {**RELEASED_SETTINGS, **WITHOUT_CLONING, "kernel": "indicator", "sac": SAC(), "average_rounds": 0.0}
+PAPER_SETTINGS = {
+    **RELEASED_SETTINGS,
+    **WITHOUT_CLONING,
+    "kernel": "indicator",
+    "sac": SAC(),
+    "average_rounds": 0.0,
+    "deterministic_share": 0.0,
+}
 """The paper's AdRIL: also its kernel, its SAC, and the last policy."""
 PLAIN_SETTINGS = {
     **WITHOUT_CLONING,
@@ -139,6 +149,7 @@ PLAIN_SETTINGS = {
     "recency": 0.0,
     "unit_norm": False,
     "absorbing_kernel": "one",
+    "deterministic_share": 0.0,
     "obs_scaling": "scale",
     "sac": SAC(initial_temperature=0.01, bound_values=True),
 }
@@ -204,6 +215,8 @@ class AdRIL(RewardMatching):
     """Gradient steps of behavioral cloning before the first update, with SAC. 0: the policy starts untrained."""
     average_rounds: float = 5.0
     """Average the returned policy's weights over this many rounds (0: off)."""
+    deterministic_share: float = eqx.field(static=True, default=0.25)
+    """Share of the episodes in which the learner acts deterministically, as the returned policy does."""
     obs_scaling: Scaling = eqx.field(static=True, default="standardize")
     """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
 
@@ -213,23 +226,18 @@ class AdRIL(RewardMatching):
         check_whole(1, points=self.points, features=self.features)
         check_positive(bandwidth=self.bandwidth)
         check_not_negative(recency=self.recency)
-        if self.kernel == "indicator" and self.start_share:
-            raise SettingError(
-                f"start_share is {self.start_share} and kernel is 'indicator', whose labels do not tell how an episode "
-                "began: choose another kernel, or start_share=0"
-            )
-        if self.kernel != "indicator" and self.buffer_size is not None:
-            # f needs the round before in the buffer.
-            check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
-        if self.kernel == "indicator" and self.match != "obs-act":
-            raise SettingError(
-                f"match is '{self.match}' and kernel is 'indicator', which labels whole steps: choose kernel='features'"
-            )
-        if self.kernel == "indicator" and self.replays:
-            raise SettingError(
-                f"replays is {self.replays} and kernel is 'indicator', which labels demonstrated steps: choose "
-                "kernel='features'"
-            )
+        if self.kernel != "indicator":
+            if self.buffer_size is not None:  # f needs the round before in the buffer
+                check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
+            return
+        unable = {
+            f"start_share is {self.start_share}": self.start_share and "whose labels do not tell how an episode began",
+            f"match is '{self.match}'": self.match != "obs-act" and "which labels whole steps",
+            f"replays is {self.replays}": self.replays and "which labels demonstrated steps",
+        }
+        for given, why in unable.items():
+            if why:
+                raise SettingError(f"{given} and kernel is 'indicator', {why}: choose kernel='features'")
 
     def next_moments(  # line 3
         self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]
