@@ -464,7 +464,7 @@ def finished(continuous):
         kinds = {
             f"round {done}": algorithm.policy,
             "last": algorithm.policy,
-            "last, not averaged": algorithm.acting_policy,
+            "last, not averaged": algorithm.newest_policy,
         }
         policies.update(
             (name, jax.tree.map(lambda x: np.asarray(x[0]), kind(states()))) for name, kind in kinds.items()
@@ -491,6 +491,19 @@ def test_one_of_the_trained_policies_is_returned_with_its_own_payoff(finished, c
     played = us.rollout("Pendulum", result.policies[0].policy, EPISODES, episode_seed(0))
     assert run.payoff == pytest.approx(judge(played, criterion).payoff)
     assert run.mean_return == pytest.approx(played.returns.mean())
+
+
+def test_every_candidate_can_be_saved_though_episodes_are_partly_deterministic(continuous, tmp_path):
+    algorithm = us.adril(**SMALL, kernel="features", deterministic_share=0.5, average_rounds=2.0)
+    result = us.imitate(algorithm, continuous, env=us.make("Pendulum"), keep=9)
+    assert "last, not averaged" in {one.name for one in result.candidates}
+    for number, one in enumerate(result.candidates):
+        one.actor.save(tmp_path / f"{number}.npz")
+        loaded = us.load_policy(tmp_path / f"{number}.npz")
+        np.testing.assert_array_equal(loaded(continuous.observations[:3]), one.actor(continuous.observations[:3]))
+    plain = us.adril(**SMALL, kernel="features", deterministic_share=0.5, average_rounds=0.0)
+    names = [one.name for one in us.imitate(plain, continuous, env=us.make("Pendulum"), keep=9).candidates]
+    assert "last, not averaged" not in names, "without averaging it is the last policy"
 
 
 @pytest.mark.parametrize("average_rounds", [0.0, 1.5])

@@ -140,6 +140,10 @@ class Algorithm(eqx.Module):
         """The policy that collects data. Default: `policy(state)`."""
         return self.policy(state)
 
+    def newest_policy(self, state: State) -> Policy:
+        """The policy after the last update, which competes with `final_policy`. Default: `acting_policy(state)`."""
+        return self.acting_policy(state)
+
     def final_policy(self, state: State) -> Policy:
         """The policy that a finished run returns. Default: `policy(state)`."""
         return self.policy(state)

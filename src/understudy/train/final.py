@@ -127,7 +127,7 @@ def _finalists(
         return [Finalist(LAST, Actor(algorithm.policy(state), spec, about))]
     named = {LAST: algorithm.final_policy(state)}
     if algorithm.schedule is not None:
-        named[ACTING] = algorithm.acting_policy(state)
+        named[ACTING] = algorithm.newest_policy(state)
     if kept is not None:
         for part in np.flatnonzero(kept.rounds):
             named[f"round {kept.rounds[part]}"] = jax.tree.map(lambda x, i=part: x[i], kept.policies)

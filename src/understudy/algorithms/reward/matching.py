@@ -247,10 +247,11 @@ class RewardMatching(Algorithm):
         return state, Info(metrics, jnp.where(exploded, 2, jnp.where(small, 1, 0)), exploded, score=payoff)
 
     def acting_policy(self, state: RewardState) -> Policy:
-        policy = self._player(state.normalization).policy(state.player)
-        if self.deterministic_share:
-            policy = PartlyDeterministic(policy, self.deterministic_share)
-        return Normalized(policy, state.normalization)
+        newest = self.newest_policy(state)
+        return PartlyDeterministic(newest, self.deterministic_share) if self.deterministic_share else newest
+
+    def newest_policy(self, state: RewardState) -> Policy:
+        return Normalized(self._player(state.normalization).policy(state.player), state.normalization)
 
     def policy(self, state: RewardState) -> Policy:
         return Normalized(state.mean, state.normalization)
