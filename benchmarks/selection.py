@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 
 import understudy as us
+from understudy.envs import NamedEnv
 from understudy.train.tables import provenance, write_csv
 
 TASK, COUNTS, SEEDS, EPISODES = "Pendulum", (1, 5, 25), 5, 100
@@ -47,7 +49,7 @@ def trained(name: str) -> Iterator[Row]:
     last = {one.run: one.actor for one in result.candidates if one.name == "last"}
     for index, (run, actor) in enumerate(zip(result.runs, result.policies, strict=True)):
         about = (TASK, name, "quick, 12 rounds", run.seed, run.episodes, run.returned)
-        yield compared(about, actor, last[run.name], expert.mean, START + index)
+        yield compared(TASK, about, actor, last[run.name], expert.mean, START + index)
 
 
 def stored(study: Path, last: Path) -> Iterator[Row]:
@@ -67,12 +69,15 @@ def stored(study: Path, last: Path) -> Iterator[Row]:
             task["trajectories"],
             returned,
         )
-        yield compared(about, actor, final, cell["display"]["expert_return"], START + index)
+        env = us.make(NamedEnv(task["env"], task.get("env_args", {})))
+        yield compared(env, about, actor, final, cell["display"]["expert_return"], START + index)
 
 
-def compared(about: tuple[Any, ...], actor: us.Actor, last: us.Actor, expert: float, seed: int) -> Row:
+def compared(env: Any, about: tuple[Any, ...], actor: us.Actor, last: us.Actor, expert: float, seed: int) -> Row:
     """The row of a run: both policies play the same episodes."""
-    returned, final = (us.rollout(about[0], one.policy, EPISODES, seed).returns for one in (actor, last))
+    returned = final = us.rollout(env, actor.policy, EPISODES, seed).returns
+    if not eqx.tree_equal(actor.policy, last.policy):
+        final = us.rollout(env, last.policy, EPISODES, seed).returns
     difference = returned - final
     error = float(difference.std(ddof=1) / np.sqrt(EPISODES))
     harmed = bool(-difference.mean() > 0.02 * abs(expert) + 2 * error)
