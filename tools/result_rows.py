@@ -25,7 +25,7 @@ SIZE = "trajectories"
 HEADER = ("task", "variants", "demonstrations", "seeds", "return", "data")
 ABOUT = (
     "A variant is a preset, other settings, or a number of demonstrations. Of one variant: the mean over seeds. "
-    "Of several: the lowest and the highest mean."
+    "Of several: the lowest and the highest mean. Of runs without a returned policy: the last evaluation."
 )
 NONE = "No return of this algorithm is stored yet."
 Row = Mapping[str, str]
@@ -54,7 +54,8 @@ def file_rows(path: Path, name: str) -> Iterator[list[str]]:
     for task, groups in tasks.items():
         sizes = sorted({size for _, size in groups}, key=lambda size: (len(size), size))
         counts = sorted({seeds(rows) for rows in groups.values()})
-        yield [task, str(len(groups)), span(sizes), span(counts), shown([*groups.values()])]
+        runs = [*groups.values()]
+        yield [task, str(len(groups)), span(sizes), span(counts), shown(runs) + reached(runs)]
 
 
 @functools.cache
@@ -129,6 +130,13 @@ def shown(groups: list[list[Row]]) -> str:
     else:
         lowest = min(seed_returns(rows)) if seeds(rows) != "1" else None
     return number(means[0]) + ("" if lowest is None else f" (lowest seed {number(lowest)})")
+
+
+def reached(groups: list[list[Row]]) -> str:
+    """The environment steps of runs that count with their last evaluation."""
+    times = sorted(max(when(row) for row in rows) for rows in groups if rows[0].get("x_kind") == "env_steps")
+    ends = list(dict.fromkeys(f"{time / 1000:.0f}k" for time in times))
+    return f", after {span(ends)} steps" if ends else ""
 
 
 def number(value: float) -> str:

@@ -21,9 +21,9 @@ import pytest
 
 import understudy as us
 from understudy.cli.main import main
-from understudy.core.errors import DivergedError, NoSpaceError, RenderError
+from understudy.core.errors import DivergedError, NoSpaceError, RenderError, RunError
 from understudy.policies import Categorical
-from understudy.studies import Store, Study, running, training
+from understudy.studies import Store, Study, running, training, work
 from understudy.studies.evaluator import Evaluator
 from understudy.studies.points import EvalPoint
 from understudy.studies.returns import ReturnsFile
@@ -271,6 +271,23 @@ def test_trained_cells_that_were_not_stored_are_not_trained_again(tmp_path, trai
     assert run(make_study(tmp_path), tmp_path / "out").stored == 5
     assert [rate for rate, *_ in trainings] == [1e-4, 2e-4]
     assert before.items() <= cell_files(tmp_path / "out").items()
+
+
+def test_records_that_cannot_be_read_back_cost_no_work(tmp_path, trainings, monkeypatch, capsys):
+    study = make_study(tmp_path, names=("one",))
+
+    def unreadable(path):
+        raise RunError(f"'{path}' is not a policy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(work, "load_policy", unreadable)
+        (reason,) = run(study, tmp_path / "s").failed.values()
+    assert "cannot be read back" in reason
+    assert "is not a policy" in capsys.readouterr().err
+    (directory,) = work.work_directories(tmp_path / "s/work")
+    assert {"cells.json", "returns.csv"} <= {path.name for path in directory.iterdir()}
+    assert any(path.name.endswith(".policy.npz") for path in directory.iterdir())
+    assert run(study, tmp_path / "s").stored == 4
 
 
 def test_a_started_program_resumes_even_if_more_cells_are_missing(tmp_path, trainings, monkeypatch):

@@ -107,7 +107,12 @@ def train_cells(
         except DamagedWorkError as error:
             restart(directory, error)
             _Program(group, part, demonstrations, env, directory, hardware, progress, stop).run()
-        yield read_records(directory) or []
+        written = read_records(directory)
+        if written is None:  # it has said why
+            raise RunError(
+                f"what '{directory}' has written cannot be read back: its checkpoint is kept, run the study again"
+            )
+        yield written
         remove_work(directory)
 
 
