@@ -1,7 +1,7 @@
 """Is the returned policy worse than the last one? Both play the same 100 fresh episodes.
 
     python benchmarks/selection.py --out docs/results/selection.csv
-    python benchmarks/selection.py --study WORK/halfcheetah --last LAST --out docs/results/selection-halfcheetah.csv
+    python benchmarks/selection.py --study WORK/halfcheetah --last LAST --out docs/results/selection-mujoco.csv
 
 The first trains AdRIL, GAIL with SAC, and SQIL on Pendulum, with 1, 5 and 25 demonstrations and five seeds each: 45
 runs, of which some collapse late. The second reads a finished study of the benchmark. LAST has the policies of its
@@ -69,7 +69,8 @@ def stored(study: Path, last: Path) -> Iterator[Row]:
             task["trajectories"],
             returned,
         )
-        env = us.make(NamedEnv(task["env"], task.get("env_args", {})))
+        wrap, horizon = tuple(task.get("wrap", ())), task.get("horizon")
+        env = us.make(NamedEnv(task["env"], task.get("env_args", {}), wrap, horizon))
         yield compared(env, about, actor, final, cell["display"]["expert_return"], START + index)
 
 

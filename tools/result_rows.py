@@ -64,13 +64,18 @@ def _read(path: Path) -> tuple[Row, ...]:
 
 
 def of_algorithm(path: Path, name: str) -> list[Row]:
-    """The rows of a file that have a return of the algorithm."""
-    found = [
-        row for row in _read(path) if algorithm(row) == name and column(row) and row.get("x_kind") not in REFERENCES
-    ]
-    kinds = {row.get("x_kind") for row in found}
-    best = next((kind for kind in ENDS if kind in kinds), None)
-    return [row for row in found if row.get("x_kind") == best] if best else found
+    """The rows of a file that have a return of the algorithm, of each run those of the best kind."""
+    groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    for row in _read(path):
+        if algorithm(row) == name and column(row) and row.get("x_kind") not in REFERENCES:
+            run = row.get("env") or row["task"], variant(row), demonstrations(row), row.get("seed", "")
+            groups[run].append(row)
+    found = []
+    for rows in groups.values():
+        kinds = {row.get("x_kind") for row in rows}
+        best = next((kind for kind in ENDS if kind in kinds), None)
+        found += [row for row in rows if row.get("x_kind") == best] if best else rows
+    return found
 
 
 def algorithm(row: Row) -> str:
@@ -133,10 +138,13 @@ def shown(groups: list[list[Row]]) -> str:
 
 
 def reached(groups: list[list[Row]]) -> str:
-    """The environment steps of runs that count with their last evaluation."""
-    times = sorted(max(when(row) for row in rows) for rows in groups if rows[0].get("x_kind") == "env_steps")
-    ends = list(dict.fromkeys(f"{time / 1000:.0f}k" for time in times))
-    return f", after {span(ends)} steps" if ends else ""
+    """The environment steps of the only variant, or how many of several count with their last evaluation."""
+    unfinished = [rows for rows in groups if rows[0].get("x_kind") == "env_steps"]
+    if not unfinished:
+        return ""
+    if len(groups) > 1:
+        return f" ({len(unfinished)} at their last evaluation)"
+    return f", after {max(when(row) for row in unfinished[0]) / 1000:.0f}k steps"
 
 
 def number(value: float) -> str:

@@ -164,7 +164,7 @@ def test_demonstrations_without_any_next_observation_are_refused_for_obs_next():
 
 
 def test_the_indicator_kernel_labels_whole_steps():
-    with pytest.raises(SettingError, match=r"match is 'obs' and kernel is 'indicator'.*choose kernel='features'"):
+    with pytest.raises(SettingError, match=r"match is 'obs' and kernel is 'indicator'.*choose another kernel"):
         us.adril.preset("paper", match="obs")
     with pytest.raises(SettingError, match="match is 'act'"):
         us.gail(match="act")

@@ -273,7 +273,7 @@ def test_trained_cells_that_were_not_stored_are_not_trained_again(tmp_path, trai
     assert before.items() <= cell_files(tmp_path / "out").items()
 
 
-def test_records_that_cannot_be_read_back_cost_no_work(tmp_path, trainings, monkeypatch, capsys):
+def test_a_program_keeps_its_checkpoint_if_its_records_cannot_be_read_back(tmp_path, monkeypatch, capsys):
     study = make_study(tmp_path, names=("one",))
 
     def unreadable(path):
@@ -281,12 +281,11 @@ def test_records_that_cannot_be_read_back_cost_no_work(tmp_path, trainings, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(work, "load_policy", unreadable)
-        (reason,) = run(study, tmp_path / "s").failed.values()
-    assert "cannot be read back" in reason
+        (reason,) = run(study, tmp_path / "s", stop=lambda: False).failed.values()
+    assert "cannot be read back: its checkpoint stays" in reason.replace("stay,", "stays,")
     assert "is not a policy" in capsys.readouterr().err
     (directory,) = work.work_directories(tmp_path / "s/work")
-    assert {"cells.json", "returns.csv"} <= {path.name for path in directory.iterdir()}
-    assert any(path.name.endswith(".policy.npz") for path in directory.iterdir())
+    assert {"cells.json", "returns.csv", work.CHECKPOINT} <= {path.name for path in directory.iterdir()}
     assert run(study, tmp_path / "s").stored == 4
 
 

@@ -22,6 +22,7 @@ from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Light, Source, categorical, namespace
 from understudy.deploy import forward
+from understudy.deploy.forward import MAX_SEED
 from understudy.policies.networks import MLP, Activation
 
 
@@ -31,7 +32,7 @@ class Carry(NamedTuple):
     t: Int[Array, "..."]
     """The time step."""
     drawn: Int[Array, "..."]
-    """A number drawn at the start of the episode: the seed of state-dependent noise, or of a fixed start."""
+    """A number drawn at the start of the episode: the seed of its noise or of a fixed start, or if there is noise."""
 
 
 class Policy(Light):
@@ -56,6 +57,13 @@ class Policy(Light):
 def start(shape: tuple[int, ...] = ()) -> Carry:
     """The carry at the start of an episode, for policies that draw nothing there."""
     return Carry(np.zeros(shape, np.int32), np.zeros(shape, np.int32))
+
+
+def start_with_number(source: Source, shape: tuple[int, ...] = ()) -> Carry:
+    """The carry at the start of an episode, with a number drawn from 0 to MAX_SEED."""
+    if isinstance(source, np.random.Generator):
+        return start(shape)._replace(drawn=source.integers(MAX_SEED, size=shape, dtype=np.int32))
+    return start(shape)._replace(drawn=jax.random.randint(source, shape, 0, MAX_SEED))
 
 
 def step(carry: Carry) -> Carry:

@@ -21,13 +21,11 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int, Key
 
 from understudy.core.arrays import Array, Source, namespace, normal
 from understudy.deploy import forward
-from understudy.deploy.forward import MAX_SEED
-from understudy.policies.base import Carry, Policy, start
+from understudy.policies.base import Carry, Policy, start, start_with_number
 from understudy.policies.networks import MLP, Activation
 
 MIN_VARIANCE = 1e-6
@@ -120,9 +118,7 @@ class StateDependent(Squashed):
         return cls(net, jnp.full(net.weights[-1].shape, log_std), hold=hold)
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
-        if isinstance(source, np.random.Generator):
-            return start(shape)._replace(drawn=source.integers(MAX_SEED, size=shape, dtype=np.int32))
-        return start(shape)._replace(drawn=jax.random.randint(source, shape, 0, MAX_SEED))
+        return start_with_number(source, shape)
 
     def parameters(self, obs: Array) -> tuple[Array, Array]:
         xp, features = namespace(obs), self.net.features(obs)

@@ -1,4 +1,5 @@
-"""Policies around others: one on a grid of actions, one that sees the time, and two that act otherwise now and then."""
+"""Policies around others: one on a grid of actions, one that sees the time, one that probes actions, and one that is
+deterministic in some episodes."""
 
 from typing import Any
 
@@ -11,7 +12,7 @@ from jaxtyping import Float, Int, Key
 from understudy.core.arrays import Array, Source, categorical, namespace
 from understudy.deploy import forward
 from understudy.deploy.forward import MAX_SEED
-from understudy.policies.base import Carry, Policy, start
+from understudy.policies.base import Carry, Policy, start, start_with_number
 from understudy.policies.networks import MLP
 
 
@@ -108,16 +109,16 @@ class Probing(Policy):
 
 
 class PartlyDeterministic(Policy):
-    """A policy that acts deterministically in a share of its episodes, and stochastically in the others."""
+    """A policy that acts deterministically in a share of its episodes, and stochastically in the others.
+
+    It draws the number of each episode, which the policy inside may use as the seed of its noise.
+    """
 
     policy: Policy
     share: float = eqx.field(static=True)
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
-        carry = self.policy.reset(source, shape)
-        if isinstance(source, np.random.Generator):
-            return carry._replace(drawn=source.integers(MAX_SEED, size=shape, dtype=np.int32))
-        return carry._replace(drawn=jax.random.randint(jax.random.fold_in(source, 1), shape, 0, MAX_SEED))
+        return start_with_number(source, shape)
 
     def mode(self, carry: Carry, obs: Array) -> Array:
         return self.policy.mode(carry, obs)

@@ -55,7 +55,7 @@ class Experience(NamedTuple):
     """Where an episode ends or is cut off among `new_steps`."""
 
     def batches(self, keys: Key[Array, " n"]) -> Batch:
-        """A minibatch for each key, stacked. Several are drawn together: an accelerator wastes small operations."""
+        """A minibatch for each key, stacked. Several are drawn together: small operations leave an accelerator idle."""
         assert self.sample is not None
         drawn: Batch = jax.lax.map(self.sample, keys, batch_size=DRAWN_TOGETHER)
         return drawn

@@ -6,13 +6,14 @@ the entropy at a target. One gradient step, on a minibatch (s, a, r, s') from th
 
     1. y = r + γ (c · (min_i Q̄_i(s', a') − α log π(a' | s')) + v),  a' ~ π(s')
     2. Q_i ← Q_i − η ∇ ½ E (Q_i(s, a) − y)²,  i = 1, 2
-    3. π ← π − η ∇ ( E [ α log π(x | s) − min_i Q_i(s, x) ] + λ q̄ C(π) ),  x = tanh(μ(s) + σ(s) ξ)
+    3. π ← π − η_π ∇ ( E [ α log π(x | s) − min_i Q_i(s, x) ] + λ q̄ C(π) ),  x = tanh(μ(s) + σ(s) ξ)
     4. log α ← log α − η ∇ ( −log α · E [ log π(x | s) + H ] )
     5. Q̄_i ← (1 − τ) Q̄_i + τ Q_i
 
-c is 1 to bootstrap from the next state, 0 after a terminal step; v is the value of the absorbing state if the step ends
-in it, else 0 (`rl.base.Batch`). H is the target entropy. Lines 1 and 3 use α from before line 4, line 1 uses the policy
-from before line 3, and line 3 uses the critics from after line 2.
+η_π is `policy_lr`, or η, and follows the same schedule. c is 1 to bootstrap from the next state, 0 after a terminal
+step; v is the value of the absorbing state if the step ends in it, else 0 (`rl.base.Batch`). H is the target entropy.
+Lines 1 and 3 use α from before line 4, line 1 uses the policy from before line 3, and line 3 uses the critics from
+after line 2.
 
 Reference: Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (2018), with the defaults of Table 10 of the
 paper, in the order and with the initialisation of Stable-Baselines3.
@@ -89,9 +90,9 @@ class SAC(RLPlayer):
     """Soft actor-critic, for continuous actions."""
 
     lr: float = 7.3e-4
-    """Learning rate of Adam for critics, temperature and policy, η."""
+    """Learning rate of Adam for critics and temperature, η, and without policy_lr for the policy."""
     policy_lr: float | None = None
-    """Learning rate of the policy. None: lr."""
+    """Learning rate of Adam for the policy, η_π. None: lr."""
     lr_schedule: LrSchedule = eqx.field(static=True, default="linear")
     """constant, or linear: decay to 0 over training."""
     discount: float = 0.98

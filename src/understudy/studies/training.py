@@ -109,9 +109,8 @@ def train_cells(
             _Program(group, part, demonstrations, env, directory, hardware, progress, stop).run()
         written = read_records(directory)
         if written is None:  # it has said why
-            raise RunError(
-                f"what '{directory}' has written cannot be read back: its checkpoint is kept, run the study again"
-            )
+            kept = "checkpoint" if has_checkpoint(directory / CHECKPOINT) else "evaluations"
+            raise RunError(f"the records in '{directory}' cannot be read back: its {kept} stay, run the study again")
         yield written
         remove_work(directory)
 

@@ -226,18 +226,18 @@ class AdRIL(RewardMatching):
         check_whole(1, points=self.points, features=self.features)
         check_positive(bandwidth=self.bandwidth)
         check_not_negative(recency=self.recency)
-        if self.kernel != "indicator":
-            if self.buffer_size is not None:  # f needs the round before in the buffer
-                check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
-            return
-        unable = {
-            f"start_share is {self.start_share}": self.start_share and "whose labels do not tell how an episode began",
-            f"match is '{self.match}'": self.match != "obs-act" and "which labels whole steps",
-            f"replays is {self.replays}": self.replays and "which labels demonstrated steps",
-        }
-        for given, why in unable.items():
-            if why:
-                raise SettingError(f"{given} and kernel is 'indicator', {why}: choose kernel='features'")
+        if self.kernel != "indicator" and self.buffer_size is not None:  # f needs the round before in the buffer
+            check_whole(2 * self.schedule.updates * self.schedule.update_steps, buffer_size=self.buffer_size)
+        for name, unused, why in (
+            ("start_share", 0, "whose labels do not tell how an episode began"),
+            ("match", "obs-act", "which labels whole steps"),
+            ("replays", 0, "which labels demonstrated steps"),
+        ):
+            value = getattr(self, name)
+            if self.kernel == "indicator" and value != unused:
+                raise SettingError(
+                    f"{name} is {value!r} and kernel is 'indicator', {why}: choose another kernel, or {name}={unused!r}"
+                )
 
     def next_moments(  # line 3
         self, state: RewardState, data: RoundData, counts: Counts, key: Key[Array, ""]

@@ -24,8 +24,8 @@ Al-Hafez et al., "LS-IQ: Implicit Reward Regularization for Inverse Reinforcemen
 Deviations: the absorbing state and its weights (`absorbing`); in the source the value after termination is 0. The value
 of the next state comes from target networks, without a gradient (`target_networks`). Minibatches have both sides, as in
 the source, and updates come in blocks of `frequency` environment steps. The source's runs on MuJoCo have a learning
-rate of 3e-5 for the policy (preset `source`), and a temperature of 0.001 on Ant and of 1 on Humanoid. Here all networks
-have 3e-4, which learns small tasks in fewer steps.
+rate of 3e-5 for the policy, which is all that the preset `source` changes, and a temperature of 0.001 on Ant and of 1
+on Humanoid. Here all networks have 3e-4, which on Pendulum is better in few steps (docs/results/iqlearn-rates.csv).
 """
 
 from dataclasses import replace
