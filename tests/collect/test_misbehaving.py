@@ -17,7 +17,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 import understudy as us
 from support.envs import Walk
-from support.misbehaving import misbehaving
+from support.misbehaving import SlowToMake, misbehaving
 from understudy.collect.rollout_pool import RolloutPool, another_seed
 from understudy.collect.rollouts import rollout
 from understudy.collect.runner import Runner, StepRequest
@@ -170,6 +170,13 @@ def test_training_in_an_environment_that_fails_keeps_its_rounds_and_says_how_to_
     result = us.imitate(learner, demos, **given, visit=lambda done, states: rounds.append(done))
     assert rounds == [2, 3]
     assert [run.status for run in result.runs] == ["finished"]
+
+
+def test_a_constructor_may_take_longer_than_a_step():
+    env = us.make(SlowToMake, horizon=12)
+    with WorkerPool(env, [(7, 0)], 1, 20, 1, step_timeout=0.4) as pool:
+        pool.request([request()])
+        assert pool.receive()[0].obs.shape == (1, 20, 4)
 
 
 @pytest.mark.slow

@@ -392,5 +392,5 @@ def test_a_share_of_deterministic_episodes_is_a_share():
     for wrong in (-0.1, 1.1, float("nan"), "half"):
         with pytest.raises(SettingError, match="deterministic_share"):
             us.sqil(deterministic_share=wrong)
-    with pytest.raises(SettingError, match="PPO is on-policy"):
+    with pytest.raises(SettingError, match="PPO learns from the noise"):
         us.gail(deterministic_share=0.5)

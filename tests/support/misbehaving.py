@@ -15,6 +15,14 @@ import understudy as us
 HORIZON = 12
 
 
+class SlowToMake(CartPoleEnv):
+    """A CartPole whose constructor takes a second."""
+
+    def __init__(self):
+        super().__init__()
+        time.sleep(1.0)
+
+
 class Misbehaving(CartPoleEnv):
     """A CartPole that does something wrong at its `at`-th step, or in its reset if `at` is 0.
 

@@ -23,10 +23,12 @@ from understudy.core.errors import WorkerError
 from understudy.core.processes import start_python
 from understudy.core.text import quoted
 from understudy.envs import GymnasiumEnvironment
-from understudy.envs.stepping import reason, where
+from understudy.envs.stepping import MAKE, reason, where
 
 STEP_TIMEOUT = 60.0
 """Default seconds that an environment may take for a step or a reset."""
+CONSTRUCTOR_TIMEOUT = 60.0
+"""Seconds that an environment's constructor may take in any case: it may load files that a step does not."""
 REPLACEMENTS = 3
 """How often in a row a lost worker is replaced."""
 LOW_PRIORITY = 10
@@ -166,10 +168,11 @@ class Worker:
             now = self._heartbeat.read()
             waited = waited + wait if wait and now.in_environment and now.reports == before.reports else 0.0
             before = now
-            if waited >= self.step_timeout:
+            limit = max(self.step_timeout, CONSTRUCTOR_TIMEOUT) if now.phase == MAKE else self.step_timeout
+            if waited >= limit:
                 self.process.kill()
                 place = where(*now[1:])
-                raise WorkerLost(f"{self.name} did not return from {place} within {self.step_timeout:g} s")
+                raise WorkerLost(f"{self.name} did not return from {place} within {limit:g} s")
 
     def _died(self) -> WorkerError:
         """The error for a process that has ended by itself."""

@@ -115,7 +115,7 @@ class PartlyDeterministic(Policy):
     """
 
     policy: Policy
-    share: float = eqx.field(static=True)
+    share: float | Float[Array, ""]
 
     def reset(self, source: Source, shape: tuple[int, ...] = ()) -> Carry:
         return start_with_number(source, shape)

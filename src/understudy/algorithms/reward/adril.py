@@ -73,7 +73,7 @@ The default differs from the preset `paper`, which has the settings of Table 10 
     sac.initial_temperature    0.01          1
     sac.bound_values           True          False        no true value is above the bound
     average_rounds             5             0            the last policy is returned
-    deterministic_share        0.25          0            all episodes have noise
+    deterministic_share        0.25          none         all episodes have noise
     absorbing                  True          False        absorbing states are ours
     truncation_is_terminal     False         True         this and the next three: the released runs, not the text
     reset_each_round           False         True
@@ -139,7 +139,7 @@ PAPER_SETTINGS = {
     "kernel": "indicator",
     "sac": SAC(),
     "average_rounds": 0.0,
-    "deterministic_share": 0.0,
+    "deterministic_share": None,
 }
 """The paper's AdRIL: also its kernel, its SAC, and the last policy."""
 PLAIN_SETTINGS = {
@@ -149,7 +149,7 @@ PLAIN_SETTINGS = {
     "recency": 0.0,
     "unit_norm": False,
     "absorbing_kernel": "one",
-    "deterministic_share": 0.0,
+    "deterministic_share": None,
     "obs_scaling": "scale",
     "sac": SAC(initial_temperature=0.01, bound_values=True),
 }
@@ -215,8 +215,8 @@ class AdRIL(RewardMatching):
     """Gradient steps of behavioral cloning before the first update, with SAC. 0: the policy starts untrained."""
     average_rounds: float = 5.0
     """Average the returned policy's weights over this many rounds (0: off)."""
-    deterministic_share: float = eqx.field(static=True, default=0.25)
-    """Share of the episodes in which the learner acts deterministically, as the returned policy does."""
+    deterministic_share: float | None = 0.25
+    """Share of the episodes in which the learner acts deterministically, as the returned policy does. None: 0."""
     obs_scaling: Scaling = eqx.field(static=True, default="standardize")
     """Scaling of observations: of each number (standardize), by one number (scale), as in the paper, or none."""
 

@@ -211,10 +211,15 @@ class GAIL(RewardMatching):
             if getattr(self, unused) != defaults[unused]:
                 other = "sac" if self.player == "ppo" else "ppo"
                 raise SettingError(f"{unused} is changed and player is '{self.player}': choose player='{other}'")
-        if self.player == "ppo" and (self.random_steps or self.staleness or self.deterministic_share):
+        if self.player == "ppo" and (self.random_steps or self.staleness):
             raise SettingError(
-                f"random_steps is {self.random_steps}, staleness is {self.staleness} and deterministic_share is "
-                f"{self.deterministic_share}: PPO is on-policy, so all must be 0; or choose player='sac'"
+                f"random_steps is {self.random_steps} and staleness is {self.staleness}: PPO is on-policy, so both "
+                "must be 0; or choose player='sac'"
+            )
+        if self.player == "ppo" and self.deterministic_share is not None:
+            raise SettingError(
+                f"deterministic_share is {self.deterministic_share}: PPO learns from the noise of its own actions, so "
+                "leave it out; or choose player='sac'"
             )
 
     def initial_moments(self, kernel: GaussianKernel, key: Key[Array, ""]) -> Discriminator:

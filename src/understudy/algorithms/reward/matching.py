@@ -131,8 +131,8 @@ class RewardMatching(Algorithm):
     """Updates by which the acting policy lags the learner (Gymnasium). 1: collect and update at the same time."""
     clone_steps: int = eqx.field(static=True, default=0)
     """Gradient steps of behavioral cloning before the first update, with SAC. 0: the policy starts untrained."""
-    deterministic_share: float = eqx.field(static=True, default=0.0)
-    """Share of the episodes in which the learner acts deterministically, as the returned policy does."""
+    deterministic_share: float | None = None
+    """Share of the episodes in which the learner acts deterministically, as the returned policy does. None: 0."""
     start_share: float = 0.0
     """Share of the episodes that begin at a demonstrated step. The environment must have `set_state` if above 0."""
     delta: float | None = None
@@ -147,7 +147,8 @@ class RewardMatching(Algorithm):
         check_positive(loss_limit=self.loss_limit)
         check_whole(0, clone_steps=self.clone_steps)
         check_not_negative(average_rounds=self.average_rounds)
-        check_share(deterministic_share=self.deterministic_share)
+        if self.deterministic_share is not None:
+            check_share(deterministic_share=self.deterministic_share)
         if not 0 <= self.start_share < 1:
             raise SettingError(
                 f"start_share is {self.start_share!r}: a number from 0 to below 1 is needed, since f is about the "
@@ -248,7 +249,8 @@ class RewardMatching(Algorithm):
 
     def acting_policy(self, state: RewardState) -> Policy:
         newest = self.newest_policy(state)
-        return PartlyDeterministic(newest, self.deterministic_share) if self.deterministic_share else newest
+        share = self.deterministic_share
+        return newest if share is None else PartlyDeterministic(newest, jnp.asarray(share, jnp.float32))
 
     def newest_policy(self, state: RewardState) -> Policy:
         return Normalized(self._player(state.normalization).policy(state.player), state.normalization)
