@@ -33,6 +33,7 @@ def draw(learners: Sequence[Learner], path: Path) -> None:
     ]
     shown = [replace(learner, name=label) for learner, label in zip(shown, _labels(shown), strict=True)]
     names = list(dict.fromkeys(learner.name for learner in shown))
+    scored = list(dict.fromkeys(learner.name for learner in shown if learner.iqm)) or names
     colors = {name: drawing.LINES[index % len(drawing.LINES)] for index, name in enumerate(names)}
     figure, axes = drawing.figure(len(tasks) + 2, width=WIDTH, height=2.9, rows=len(counts))
     rows = axes.reshape(len(counts), -1)
@@ -42,7 +43,7 @@ def draw(learners: Sequence[Learner], path: Path) -> None:
             _draw_task(axis, task, own, colors)
             axis.set(title=f"{task}, {count} demonstration{'s' if count > 1 else ''}")
         _draw_profile(row[-2], own, colors)
-        _draw_iqm(row[-1], own, names, colors)
+        _draw_iqm(row[-1], [learner for learner in own if learner.iqm], scored, colors)
     handles: dict[str, Any] = {}
     for axis in axes:
         found, labels = axis.get_legend_handles_labels()
@@ -91,10 +92,10 @@ def _draw_profile(axis: Any, learners: Sequence[Learner], colors: dict[str, str]
 
 
 def _draw_iqm(axis: Any, learners: Sequence[Learner], names: list[str], colors: dict[str, str]) -> None:
+    """A row for each of `names`, in which all `learners` are."""
     for learner in learners:
         estimate, y = learner.iqm, -names.index(learner.name)
-        if estimate is None:
-            continue
+        assert estimate is not None
         axis.plot(estimate.value, y, "o", color=colors[learner.name])
         if estimate.interval is not None:
             axis.plot(estimate.interval, (y, y), color=colors[learner.name], linewidth=2)
