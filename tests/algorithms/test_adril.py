@@ -529,7 +529,7 @@ def test_the_average_does_not_collect(continuous):
         kept = acting[average_rounds] = []
 
         def visit(done, states, algorithm=algorithm, kept=kept):
-            kept.append([jax.tree.leaves(policy(states())) for policy in (algorithm.acting_policy, algorithm.policy)])
+            kept.append([jax.tree.leaves(policy(states())) for policy in (algorithm.newest_policy, algorithm.policy)])
 
         us.imitate(algorithm, continuous, env=us.make("Pendulum"), visit=visit)
     for (without, last), (averaged, mean) in zip(acting[0.0], acting[2.0], strict=True):
