@@ -143,7 +143,7 @@ def reached(groups: list[list[Row]]) -> str:
     if not unfinished:
         return ""
     if len(groups) > 1:
-        return f" ({len(unfinished)} at their last evaluation)"
+        return f" ({len(unfinished)} of {len(groups)} variants: last evaluation)"
     return f", after {max(when(row) for row in unfinished[0]) / 1000:.0f}k steps"
 
 

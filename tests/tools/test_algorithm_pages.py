@@ -94,6 +94,7 @@ def test_a_stored_run_counts_once_with_its_returned_policy(tmp_path):
     rows += [f"dagger,Pendulum,default,{seed},round,{x},{10 * x + seed}" for seed in (0, 1) for x in (0, 1, 2)]
     rows += [f"dagger,Forest,{preset},0,round,1,{value}" for preset, value in (("default", 2), ("forest", 2000))]
     rows += [f"sqil,Hopper,default,{seed},env_steps,{x},{x}" for seed in (0, 1) for x in (25_600, 151_040)]
+    rows += ["sqil,Walker,default,0,env_steps,100,5", "sqil,Walker,plain,0,returned,500,9"]
     (tmp_path / "runs.csv").write_text("\n".join(rows))
     (tmp_path / "times.csv").write_text("what,learner,seconds\nstep,bc: one run,3\n")
     shown = {name: result_rows.returns_table(name, tmp_path) for name in ("bc", "dagger", "gps", "sqil")}
@@ -102,6 +103,7 @@ def test_a_stored_run_counts_once_with_its_returned_policy(tmp_path):
     assert "| Pendulum | 1 |  | 2 | 20.5 (lowest seed 20) |" in shown["dagger"]
     assert "| Forest | 2 |  | 1 | 2 to 2,000 |" in shown["dagger"]
     assert "| Hopper | 1 |  | 2 | 151,040 (lowest seed 151,040), after 151k steps |" in shown["sqil"]
+    assert "| Walker | 2 |  | 1 | 5 to 9 (1 of 2 variants: last evaluation) |" in shown["sqil"]
     assert shown["gps"] == result_rows.NONE
 
 

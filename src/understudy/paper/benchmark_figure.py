@@ -92,7 +92,7 @@ def _draw_profile(axis: Any, learners: Sequence[Learner], colors: dict[str, str]
 
 
 def _draw_iqm(axis: Any, learners: Sequence[Learner], names: list[str], colors: dict[str, str]) -> None:
-    """A row for each of `names`, in which all `learners` are."""
+    """Draw the interquartile mean of each learner in the row of its name."""
     for learner in learners:
         estimate, y = learner.iqm, -names.index(learner.name)
         assert estimate is not None

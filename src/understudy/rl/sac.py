@@ -90,7 +90,7 @@ class SAC(RLPlayer):
     """Soft actor-critic, for continuous actions."""
 
     lr: float = 7.3e-4
-    """Learning rate of Adam for critics and temperature, η, and without policy_lr for the policy."""
+    """Learning rate of Adam, η. The policy may have its own, policy_lr."""
     policy_lr: float | None = None
     """Learning rate of Adam for the policy, η_π. None: lr."""
     lr_schedule: LrSchedule = eqx.field(static=True, default="linear")

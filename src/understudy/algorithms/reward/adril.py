@@ -35,7 +35,8 @@ start it matches the expert's actions in demonstrated states (off-Q moments), th
 Half of each minibatch is demonstrated, with the rewards of f. The initial temperature α is 0.01 instead of 1, so that
 the initial value of entropy, α H / (1 − γ), does not dominate the value of f. A best response changes whenever f does,
 so the returned policy is a moving average of the acting policies, π̄ ← π̄ + ν (π − π̄). In a quarter of its episodes
-the learner acts deterministically, because the returned policy does, and noise hides where that comes to rest.
+the learner acts deterministically, as the returned policy does: with exploration noise it would never visit the states
+in which that policy stops moving.
 docs/stability.md has what each part does. The preset `plain`, the default before, has none of these but the low
 temperature and the average.
 kernel="gaussian" is exact, on a sample of `points` steps of each side.
@@ -55,8 +56,9 @@ trajectory. Round weights k² and the smaller kernel of the absorbing state chan
 rewards, and so the temperature that belongs to a target entropy. These settings (`bandwidth`, `features`, `recency`,
 `unit_norm`, `absorbing_kernel`) do nothing in `paper`, whose kernel is the indicator. The cloning term changes the
 policy's best response, not the game: at weight λ it is the best response to f plus a multiple of the off-Q loss. The
-paper's theory averages the policies of all rounds with equal weights, not their networks' weights. With a Gaussian
-kernel the reward of the absorbing state is 0 until the learner has completed a round.
+learner's side of f mixes episodes with and without noise (`deterministic_share`). The paper's theory averages the
+policies of all rounds with equal weights, not their networks' weights. With a Gaussian kernel the reward of the
+absorbing state is 0 until the learner has completed a round.
 
 The default differs from the preset `paper`, which has the settings of Table 10 and of the released runs, in
 
